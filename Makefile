@@ -1,0 +1,39 @@
+# Two commands set everything up and do the work: `make demo` and `make test`.
+PYTHON ?= python3
+ENV := .venv
+BIN := $(ENV)/bin
+export OMP_NUM_THREADS ?= 2
+export PYTHONUNBUFFERED = 1
+
+.DEFAULT_GOAL := help
+.PHONY: help env demo test lint bench clean
+
+help: ## what can be made
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+env: $(ENV)/ready ## the environment, with exact versions
+
+$(ENV)/ready: pyproject.toml constraints.txt
+	$(PYTHON) -m venv --clear $(ENV)
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[tensorflow,onnx,hf,ray,dev]'
+	touch $@
+
+demo: env ## capture two real models, place them, fine-tune with real timing, write the report
+	$(BIN)/gdp demo
+
+lint: env ## style, types, import rules
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+test: lint ## every check; what CI runs
+	bash tests/browser.sh
+	$(BIN)/python -m pytest --cov --cov-report=term:skip-covered
+	bash tests/wheel.sh $(BIN)/python
+
+bench: env ## the benchmarks behind the published figures
+	$(BIN)/python benchmarks/simulator.py
+
+clean: ## remove what was built
+	rm -rf $(ENV) dist build runs outputs .pytest_cache .mypy_cache .ruff_cache

@@ -1,0 +1,1 @@
+"""The commands, and the Hydra entry points behind train.py and finetune.py."""

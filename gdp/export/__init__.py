@@ -1,0 +1,1 @@
+"""`Placement` -> what other runtimes read."""

@@ -1,0 +1,1 @@
+"""Checkpoint files, their cards, and the Hugging Face Hub."""

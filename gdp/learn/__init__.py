@@ -1,0 +1,1 @@
+"""Rollouts, advantages, PPO, the loop, and snapshots for resuming."""

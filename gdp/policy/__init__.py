@@ -1,0 +1,1 @@
+"""The GDP policy: encoder, decoder, superposition, heads, and the policy as a placer."""

@@ -1,0 +1,1 @@
+"""Pictures of a run, on one self-contained page."""

@@ -1,0 +1,1 @@
+"""`Graph` x `Cluster` x `Placement` -> `Measurement`: the simulator and the real devices."""

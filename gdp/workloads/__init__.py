@@ -1,0 +1,1 @@
+"""Named programs, one family a file, and the synthetic families."""
