@@ -1,6 +1,7 @@
 """The devices a graph may be placed on, and the channels between them."""
 
 import dataclasses
+import difflib
 import hashlib
 import json
 from collections.abc import Mapping
@@ -15,6 +16,7 @@ from jaxtyping import Float64, Int32
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from gdp.atomic_file import write_text
+from gdp.bundled import bundled
 from gdp.errors import InputError
 
 DTYPE_CLASSES = ("float64", "float32", "float16", "bfloat16", "int8")
@@ -194,6 +196,22 @@ def read_cluster(path: Path) -> Cluster:
         place = ".".join(str(part) for part in first["loc"]) or "the top level"
         raise InputError(f"the cluster file {path} is wrong at {place}: {first['msg']}; see docs/formats.md") from error
     return _from_document(document, path)
+
+
+def presets() -> tuple[str, ...]:
+    """Names of the bundled clusters (`conf/cluster/`)."""
+    return tuple(sorted(path.stem for path in (bundled("conf") / "cluster").glob("*.yaml")))
+
+
+def preset(name: str) -> Cluster:
+    """A bundled cluster by name. Raises `InputError` that lists the names when there is none of this one."""
+    if name not in presets():
+        close = difflib.get_close_matches(name, presets(), n=1)
+        hint = f"did you mean {close[0]!r}? " if close else ""
+        raise InputError(
+            f"there is no cluster preset {name!r}; {hint}the presets are {', '.join(presets())}, and a YAML file is a cluster, too"
+        )
+    return read_cluster(bundled("conf") / "cluster" / f"{name}.yaml")
 
 
 def write_cluster(path: Path, cluster: Cluster) -> None:

@@ -2,7 +2,7 @@
 
 import dataclasses
 from enum import IntEnum
-from typing import Literal, Protocol
+from typing import Literal, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Float64, Int8, Int32, Int64
@@ -110,6 +110,7 @@ class MeasurementBatch:
         return self.step_time_s if objective == "step_time" else self.bottleneck_s
 
 
+@runtime_checkable
 class Runtime(Protocol):
     """Runs a graph under a placement, in simulation or for real. A placement that cannot run is a status, never an exception."""
 

@@ -3,7 +3,7 @@
 import dataclasses
 import json
 from pathlib import Path
-from typing import Annotated, Any, Literal, Protocol
+from typing import Annotated, Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Int32
@@ -46,6 +46,7 @@ class Placement:
         self.device.flags.writeable = False
 
 
+@runtime_checkable
 class Placer(Protocol):
     """Places a graph on a cluster. An anytime placer is given a runtime and an evaluation budget when it is built."""
 

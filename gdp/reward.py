@@ -1,6 +1,6 @@
 """What learning maximises: a number from a measurement."""
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
@@ -8,6 +8,7 @@ from gdp.errors import InputError
 from gdp.measurement import Measurement, Objective, Status
 
 
+@runtime_checkable
 class RewardFn(Protocol):
     """A measurement's reward; higher is better."""
 
