@@ -1,0 +1,109 @@
+"""Hypothesis strategies for the nouns: small random graphs, clusters, and device arrays.
+
+Costs come mostly from a few round values, so that ties (in time, in rank, in size) are common; some are arbitrary.
+"""
+
+import numpy as np
+from hypothesis import strategies as st
+
+from gdp.cluster import Cluster, Device
+from gdp.graph import CONTROL, Graph
+from gdp.placement import Origin, Placement
+
+KINDS = ("fast", "slow")
+"""The device kinds of `clusters`; `graphs` may carry measured seconds for any of them."""
+
+FLOPS_PER_S = {"fast": 8.0, "slow": 2.0}
+
+_seconds = st.one_of(st.sampled_from([0.0, 0.5, 1.0, 2.0]), st.floats(0.0, 3.0))
+_bytes = st.sampled_from([0, 1, 2, 4, 8, 1000])
+
+
+def _array(draw: st.DrawFn, elements: st.SearchStrategy, count: int, dtype: type) -> np.ndarray:
+    return np.array(draw(st.lists(elements, min_size=count, max_size=count)), dtype)
+
+
+@st.composite
+def graphs(
+    draw: st.DrawFn, *, min_ops: int = 1, max_ops: int = 10, max_inputs: int = 3, colocation: bool = True, measured: bool = True
+) -> Graph:
+    """A graph of `min_ops` to `max_ops` ops whose ops consume up to `max_inputs` tensors of earlier ops, sometimes one of them twice."""
+    num_ops = draw(st.integers(min_ops, max_ops))
+    outputs = _array(draw, st.sampled_from([1, 1, 1, 0, 2, 3]), num_ops, np.int32)
+    producer = np.repeat(np.arange(num_ops, dtype=np.int32), outputs)
+    num_tensors = len(producer)
+    control = _array(draw, st.sampled_from([False, False, False, True]), num_tensors, np.bool_)
+    edges = []
+    for op in range(1, num_ops):
+        earlier = int(np.searchsorted(producer, op))
+        if earlier:
+            edges += [(tensor, op) for tensor in draw(st.lists(st.integers(0, earlier - 1), max_size=max_inputs))]
+    edges = draw(st.permutations(edges))
+    group = st.sampled_from([Graph.NO_GROUP, Graph.NO_GROUP, Graph.NO_GROUP, 0, 1]) if colocation else st.just(Graph.NO_GROUP)
+    kinds = draw(st.lists(st.sampled_from(KINDS), unique=True)) if measured else []
+    return Graph(
+        op_type=tuple(draw(st.lists(st.sampled_from(["MatMul", "Add", "Reshape"]), min_size=num_ops, max_size=num_ops))),
+        name=tuple(f"op{op}" for op in range(num_ops)),
+        module_path=("",) * num_ops,
+        flops=_array(draw, st.one_of(st.sampled_from([0.0, 1.0, 8.0]), st.floats(0.0, 20.0)), num_ops, np.float64),
+        accessed_bytes=_array(draw, _bytes, num_ops, np.int64),
+        param_bytes=_array(draw, _bytes, num_ops, np.int64),
+        temp_bytes=_array(draw, _bytes, num_ops, np.int64),
+        phase=np.zeros(num_ops, np.int8),
+        colocation_group=_array(draw, group, num_ops, np.int32),
+        tensor_producer=producer,
+        tensor_bytes=np.where(control, 0, _array(draw, _bytes, num_tensors, np.int64)),
+        tensor_shape=((-1,),) * num_tensors,
+        tensor_dtype=tuple(CONTROL if alone else "float32" for alone in control),
+        edge_tensor=np.array([tensor for tensor, _ in edges], np.int32),
+        edge_consumer=np.array([op for _, op in edges], np.int32),
+        source="tests.strategies.graphs",
+        measured_time_s={kind: _array(draw, _seconds, num_ops, np.float64) for kind in kinds},
+    )
+
+
+@st.composite
+def clusters(draw: st.DrawFn, *, min_devices: int = 1, max_devices: int = 4, equal: bool = False, roomy: bool = False) -> Cluster:
+    """A cluster whose pairs share channels, have their own, or have none, mixed.
+
+    Its devices differ in kind and memory, except when `equal`. `roomy` devices have memory for any graph of `graphs`, the others perhaps not.
+    """
+    count = draw(st.integers(min_devices, max_devices))
+    kinds = [draw(st.sampled_from(KINDS))] * count if equal else draw(st.lists(st.sampled_from(KINDS), min_size=count, max_size=count))
+    num_channels = draw(st.integers(0, 3))
+    memory = st.just(2**40) if roomy else st.sampled_from([0, 8, 64, 1000, 5000, 2**40, 2**40])
+    shape = (count, count)
+    bandwidth = _array(draw, st.one_of(st.sampled_from([1.0, 4.0, np.inf]), st.floats(0.5, 100.0)), count**2, np.float64)
+    return Cluster(
+        name="tests.strategies.clusters",
+        devices=tuple(
+            Device(
+                name=f"gpu{number}",
+                kind=kind,
+                memory_bytes=draw(memory),
+                flops_per_s={"float32": FLOPS_PER_S[kind]},
+                memory_bytes_per_s=1000.0,
+                op_overhead_s=0.25,
+            )
+            for number, kind in enumerate(kinds)
+        ),
+        bandwidth_bytes_per_s=bandwidth.reshape(shape),
+        latency_s=_array(draw, _seconds, count**2, np.float64).reshape(shape),
+        channel=_array(draw, st.integers(Cluster.NO_CHANNEL, num_channels - 1), count**2, np.int32).reshape(shape),
+        channel_name=tuple(f"channel{number}" for number in range(num_channels)),
+    )
+
+
+@st.composite
+def devices(draw: st.DrawFn, graph: Graph, cluster: Cluster) -> np.ndarray:
+    """`[ops]` int32 device indices that keep colocation groups together."""
+    device = _array(draw, st.integers(0, cluster.num_devices - 1), graph.num_ops, np.int32)
+    for group in set(graph.colocation_group.tolist()) - {Graph.NO_GROUP}:
+        members = graph.colocation_group == group
+        device[members] = device[members][0]
+    return device
+
+
+def placement(device: np.ndarray) -> Placement:
+    """A placement that says where it came from: a test."""
+    return Placement(device=np.array(device, np.int32), origin=Origin(placer="test"))
