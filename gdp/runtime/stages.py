@@ -1,0 +1,204 @@
+"""Pieces made ready to run: every device gets its list of stages, with slots for values and messages for what passes between devices."""
+
+import dataclasses
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from queue import SimpleQueue
+from typing import Any
+
+import torch
+
+from gdp.runtime.pieces import Piece
+
+NO_PIECE = -1
+"""The piece of a stage that only sends an input of the program."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class Stage:
+    """A piece as its device's thread runs it; slots are positions in the device's list of values."""
+
+    piece: int
+    forward: Callable[..., tuple[Any, ...]]
+    waits: tuple[tuple[int, int], ...]
+    """(device, count): so many messages of that device must have come in this step."""
+    arguments: tuple[int, ...]
+    results: tuple[int, ...]
+    sends: tuple[tuple[int, tuple[tuple[int, int], ...]], ...]
+    """(device, ((own slot, slot there), ...)): one message each."""
+    frees: tuple[int, ...]
+    """slots that nothing on this device needs afterwards."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Message:
+    """Values for the slots of another device."""
+
+    values: tuple[tuple[int, Any], ...]
+    """(slot, value)."""
+    ready: torch.cuda.Event | None
+    """when the values are there, if not at once."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Place:
+    """Where a value is at the end of a step."""
+
+    device: int
+    slot: int
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class Loaded:
+    """A cut program with its values on the devices, ready to run."""
+
+    num_pieces: int
+    stages: tuple[tuple[Stage, ...], ...]
+    """per device, in the order in which it runs them."""
+    initial: tuple[tuple[Any, ...], ...]
+    """per device, the slots at the start of a step: parameters and inputs, `None` elsewhere."""
+    outputs: tuple[Any, ...]
+    """a `Place` for what a step computes, else the value itself."""
+    queues: Mapping[tuple[int, int], "SimpleQueue[Message | None]"]
+    """per (source, destination); `None` says that the source has failed."""
+
+
+def load(
+    pieces: Sequence[Piece], devices: Sequence[torch.device], *, values: Mapping[str, Any], homes: Mapping[str, int], results: Sequence[Any]
+) -> Loaded:
+    """Prepares `pieces` to run on `devices`.
+
+    `values` holds every placeholder of the program by its FX node name; each is put, before any step, where it is used. A placeholder that `homes` names is an
+    input that is born on that device in every step: devices with a memory of their own get it by a transfer. `results` names the program's outputs; one that is
+    no string is returned as it is.
+    """
+    return _Loading(pieces, devices, values, homes, results).loaded()
+
+
+class _Loading:
+    def __init__(
+        self,
+        pieces: Sequence[Piece],
+        devices: Sequence[torch.device],
+        values: Mapping[str, Any],
+        homes: Mapping[str, int],
+        results: Sequence[Any],
+    ) -> None:
+        self.pieces, self.devices, self.values, self.results = pieces, devices, values, results
+        self.slot_of: list[dict[str, int]] = [{} for _ in devices]
+        self.initial: list[list[Any]] = [[] for _ in devices]
+        self.producer = {name: number for number, piece in enumerate(pieces) for name in piece.outputs}
+        consumers = [(piece.device, name) for piece in pieces for name in piece.inputs]
+        self.born = {
+            name: home
+            for name, home in homes.items()
+            if any(name == taken and devices[device] != devices[home] for device, taken in consumers)
+        }
+        for device, name in consumers:
+            self._slot(device, name)
+        for number, piece in enumerate(pieces):
+            for name in piece.outputs:
+                self._slot(piece.device, name)
+            assert all(self.producer.get(name, -1) < number for name in piece.inputs), "a piece takes a value of a later one"
+
+    def _slot(self, device: int, name: str) -> int:
+        """The slot of a value on a device, made when there is none, and filled when the value is there before any step."""
+        slots = self.slot_of[device]
+        if name not in slots:
+            slots[name] = len(slots)
+            computed = name in self.producer or self.born.get(name, device) != device
+            self.initial[device].append(None if computed else _put(self.values[name], self.devices[device]))
+        return slots[name]
+
+    def loaded(self) -> Loaded:
+        stages: list[list[Stage]] = [[] for _ in self.devices]
+        messages: Counter[tuple[int, int]] = Counter()
+        arrival: dict[tuple[object, int], tuple[int, int]] = {}
+        """(piece or input, device) -> the message that announces it there: its source and its number."""
+        kept = {name for name in self.results if isinstance(name, str)}
+        uses: Counter[tuple[int, str]] = Counter((piece.device, name) for piece in self.pieces for name in piece.inputs)
+
+        def send(source: int, what: object, moves: Mapping[int, list[str]]) -> tuple[tuple[int, tuple[tuple[int, int], ...]], ...]:
+            for destination in moves:
+                messages[source, destination] += 1
+                arrival[what, destination] = (source, messages[source, destination])
+            return tuple(
+                (destination, tuple((self._slot(source, name), self._slot(destination, name)) for name in names))
+                for destination, names in moves.items()
+            )
+
+        for name, home in self.born.items():
+            users = {device: [name] for device in range(len(self.devices)) if device != home and name in self.slot_of[device]}
+            sends = send(home, name, users)
+            stages[home].append(Stage(piece=NO_PIECE, forward=_nothing, waits=(), arguments=(), results=(), sends=sends, frees=()))
+        wanted = self._wanted()
+        for number, piece in enumerate(self.pieces):
+            sources = [self.producer.get(name, name) for name in piece.inputs] + list(piece.after)
+            arrived = [arrival[source, piece.device] for source in sources if (source, piece.device) in arrival]
+            freed = []
+            for name in piece.inputs:
+                uses[piece.device, name] -= 1
+                if (
+                    not uses[piece.device, name]
+                    and self.initial[piece.device][self._slot(piece.device, name)] is None
+                    and not (name in kept and self.pieces[self.producer[name]].device == piece.device)
+                ):
+                    freed.append(name)
+            freed += [name for name in piece.outputs if not uses[piece.device, name] and name not in kept]
+            stages[piece.device].append(
+                Stage(
+                    piece=number,
+                    forward=_on(piece.module, self.devices[piece.device]),
+                    waits=tuple({source: count for source, count in sorted(arrived)}.items()),
+                    arguments=tuple(self._slot(piece.device, name) for name in piece.inputs),
+                    results=tuple(self._slot(piece.device, name) for name in piece.outputs),
+                    sends=send(piece.device, number, wanted[number]),
+                    frees=tuple(self._slot(piece.device, name) for name in freed),
+                )
+            )
+        return Loaded(
+            num_pieces=len(self.pieces),
+            stages=tuple(tuple(of_device) for of_device in stages),
+            initial=tuple(tuple(slots) for slots in self.initial),
+            outputs=tuple(self._output(result) for result in self.results),
+            queues={pair: SimpleQueue() for pair in messages},
+        )
+
+    def _wanted(self) -> list[dict[int, list[str]]]:
+        """For every piece, the other devices that wait for it and the values that each of them takes."""
+        wanted: list[dict[int, list[str]]] = [{} for _ in self.pieces]
+        for piece in self.pieces:
+            for name in piece.inputs:
+                if name in self.producer and self.pieces[self.producer[name]].device != piece.device:
+                    names = wanted[self.producer[name]].setdefault(piece.device, [])
+                    if name not in names:
+                        names.append(name)
+            for earlier in piece.after:
+                wanted[earlier].setdefault(piece.device, [])
+        return wanted
+
+    def _output(self, result: Any) -> Any:
+        if not isinstance(result, str):
+            return result
+        if result not in self.producer:
+            return self.values[result]
+        device = self.pieces[self.producer[result]].device
+        return Place(device=device, slot=self._slot(device, result))
+
+
+def _put(value: Any, device: torch.device) -> Any:
+    return value.to(device) if isinstance(value, torch.Tensor) else value
+
+
+def _on(module: torch.fx.GraphModule, device: torch.device) -> Callable[..., tuple[Any, ...]]:
+    """The module's forward; ops that name the device of their result name this one."""
+    moved = [node for node in module.graph.nodes if isinstance(node.kwargs.get("device"), torch.device) and node.kwargs["device"] != device]
+    for node in moved:
+        node.kwargs = {**node.kwargs, "device": device}
+    if moved:
+        module.recompile()
+    return module.forward
+
+
+def _nothing() -> tuple[Any, ...]:
+    return ()
