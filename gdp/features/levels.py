@@ -1,0 +1,34 @@
+"""Longest paths through a graph of timed ops, before and after every op."""
+
+import numpy as np
+from jaxtyping import Float64
+
+from gdp.graph import Graph
+
+
+def t_level(graph: Graph, time: Float64[np.ndarray, " ops"]) -> Float64[np.ndarray, " ops"]:
+    """The longest path of times that ends just before each op (0 for sources); transfers count nothing."""
+    before = [0.0] * graph.num_ops
+    seconds = time.tolist()
+    order = np.argsort(graph.edge_consumer, kind="stable")
+    for producer, consumer in zip(graph.edge_producer[order].tolist(), graph.edge_consumer[order].tolist(), strict=True):
+        length = before[producer] + seconds[producer]
+        if length > before[consumer]:
+            before[consumer] = length
+    return np.array(before)
+
+
+def b_level(graph: Graph, time: Float64[np.ndarray, " ops"], transfer: Float64[np.ndarray, " edges"]) -> Float64[np.ndarray, " ops"]:
+    """The longest path of times and transfers that starts with each op, itself included.
+
+    With mean times and mean transfers it is HEFT's upward rank (Topcuoglu et al., TPDS 2002, equation 4).
+    """
+    after = [0.0] * graph.num_ops
+    seconds = time.tolist()
+    order = np.argsort(-graph.edge_producer, kind="stable")
+    edges = zip(graph.edge_producer[order].tolist(), graph.edge_consumer[order].tolist(), transfer[order].tolist(), strict=True)
+    for producer, consumer, transfer_time in edges:
+        length = after[consumer] + seconds[consumer] + transfer_time
+        if length > after[producer]:
+            after[producer] = length
+    return np.array(after) + time

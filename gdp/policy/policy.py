@@ -1,0 +1,192 @@
+"""The GDP policy (arXiv 1910.01578) over (group, device) pairs: a graph's groups in, a device for each out, in one or more passes.
+
+Deviations from the paper: any number of devices; several passes, each seeing the placement of the one before (GO's recurrent attention, arXiv 2010.12438,
+with parameters shared between passes); within a pass, by choice, groups are placed one after another (`gdp.policy.schedule`). docs/policy.md
+says what each is worth. Legend: B placements, N groups, D devices.
+"""
+
+import dataclasses
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float32, Int64
+from torch import Tensor, nn
+from torch.nn.functional import log_softmax
+
+from gdp.errors import InputError
+from gdp.features.config import CONTEXT_FEATURES, FeatureConfig
+from gdp.features.graph_tensors import GraphTensors
+from gdp.policy.config import PolicyConfig
+from gdp.policy.decoder import Decoder
+from gdp.policy.encoder import Encoder
+from gdp.policy.feedback import FEEDBACK_FEATURES, feedback
+from gdp.policy.heads import DeviceEmbedding, PairHead
+from gdp.policy.initialise import zero_dense
+from gdp.policy.schedule import SCHEDULE_FEATURES, walk
+from gdp.policy.superposition import Conditioner
+
+_MASKED = -1e9
+"""The logit of a device that is ruled out: its probability is exactly 0, its log-probability finite."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class Decisions:
+    """Sampled placements with every pass's decisions; the placement is the last pass."""
+
+    device: Int64[Tensor, "samples passes groups"]
+    log_prob: Float32[Tensor, "samples passes groups"]
+    """of each decision, under the policy itself: at temperature 1, whatever it was sampled at."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class _Encoded:
+    embedded: Tensor
+    context: Tensor
+    device: Tensor
+
+
+class Policy(nn.Module):
+    """Maps a graph on a cluster to distributions over devices, one per group and pass. Deterministic on a CPU, given the generators."""
+
+    def __init__(self, config: PolicyConfig, features: FeatureConfig, *, generator: torch.Generator) -> None:
+        super().__init__()
+        self.config, self.features = config, features
+        context = config.context if config.superposition else None
+        self.encoder = Encoder(
+            features, hidden=config.hidden, type_embedding=config.type_embedding, layers=config.sage_layers, generator=generator
+        )
+        self.conditioner = None if context is None else Conditioner(config.hidden, len(CONTEXT_FEATURES), context, generator=generator)
+        self.decoder = Decoder(
+            hidden=config.hidden,
+            layers=config.attention_layers,
+            heads=config.heads,
+            feed_forward=config.feed_forward,
+            segment=config.segment,
+            context=context,
+            generator=generator,
+        )
+        self.device = DeviceEmbedding(config.head_width, max_devices=config.max_devices, generator=generator)
+        self.head = PairHead(
+            hidden=config.hidden, width=config.head_width, context=context, finish_prior=config.finish_prior, generator=generator
+        )
+        self.revise = zero_dense(config.head_width + len(FEEDBACK_FEATURES), config.hidden)
+
+    @torch.no_grad()
+    def sample(self, x: GraphTensors, *, num_samples: int, temperature: float, generator: torch.Generator) -> Decisions:
+        """Draws `num_samples` placements; the generator lies on the CPU. A temperature above 1 flattens the distributions, below 1 sharpens them."""
+        if not 0 < temperature < float("inf") or num_samples < 1:
+            raise InputError(f"sampling needs a positive temperature and at least one sample, not {temperature} and {num_samples}")
+        shape = (num_samples, self.config.passes, x.num_groups, x.num_devices)
+        uniform = torch.rand(shape, generator=generator).clamp(min=1e-20)
+        return self._decide(x, -torch.log(-torch.log(uniform)) * temperature)
+
+    @torch.no_grad()
+    def greedy(self, x: GraphTensors) -> Int64[Tensor, " groups"]:
+        """The likeliest device of every group, given the likeliest of those before."""
+        noise = torch.zeros(1, self.config.passes, x.num_groups, x.num_devices)
+        return self._decide(x, noise).device[0, -1]
+
+    def evaluate(
+        self, x: GraphTensors, device: Int64[Tensor, "samples passes groups"]
+    ) -> tuple[Float32[Tensor, "samples passes groups"], Float32[Tensor, "samples passes groups"]]:
+        """Log-probabilities of given decisions and the entropies of the distributions they were drawn from, both differentiable."""
+        samples, passes, groups = device.shape
+        assert passes == self.config.passes and groups == x.num_groups, (device.shape, self.config.passes, x.num_groups)
+        assert 0 <= int(device.min()) and int(device.max()) < x.num_devices
+        encoded = self._encode(x)
+        log_probs = [self._log_probs(x, encoded, None, device[:, 0])]
+        if passes > 1:
+            revised = self._log_probs(x, encoded, device[:, :-1].reshape(-1, groups), device[:, 1:].reshape(-1, groups))
+            log_probs.append(revised.reshape(samples, passes - 1, groups, -1))
+            log_probs[0] = log_probs[0][:, None]
+            log_prob = torch.cat(log_probs, dim=1)
+        else:
+            log_prob = log_probs[0][:, None]
+        entropy = -(log_prob.exp() * log_prob).sum(dim=-1)
+        return log_prob.gather(-1, device[..., None])[..., 0], entropy
+
+    def conditioning_and_heads(self) -> list[nn.Parameter]:
+        """What fine-tuning on one graph moves: the gates with the summary behind them, and the head with its device embeddings."""
+        chosen = ("conditioner.", "head.", "device.", "revise.")
+        return [value for name, value in self.named_parameters() if name.startswith(chosen) or ".gate." in name]
+
+    def _encode(self, x: GraphTensors) -> _Encoded:
+        if x.num_devices > self.config.max_devices:
+            raise InputError(
+                f"the policy serves at most {self.config.max_devices} devices, but the cluster has {x.num_devices}; use a policy with a larger max_devices"
+            )
+        embedded = self.encoder(x)
+        context = embedded.new_zeros(0) if self.conditioner is None else self.conditioner(embedded, x.context)
+        return _Encoded(embedded=embedded, context=context, device=self.device(x))
+
+    def _hidden(self, x: GraphTensors, encoded: _Encoded, previous: Tensor | None) -> Float32[Tensor, "batch groups devices width"]:
+        """The head's hidden layer, `[1, N, D, width]` in the first pass, which sees no placement."""
+        tokens, seen = encoded.embedded[None], None
+        if previous is not None:
+            seen = feedback(x, previous)
+            index = previous[:, :, None, None].expand(-1, -1, 1, seen.shape[-1])
+            at_own = torch.cat([encoded.device[previous], seen.gather(2, index)[:, :, 0]], dim=-1)
+            tokens = tokens + self.revise(at_own)
+        hidden: Tensor = self.head.hidden(self.decoder(tokens, encoded.context), encoded.device, x, seen, encoded.context)
+        return hidden
+
+    def _log_probs(
+        self, x: GraphTensors, encoded: _Encoded, previous: Tensor | None, device: Tensor
+    ) -> Float32[Tensor, "batch groups devices"]:
+        """Of every device for every group, in the course of the given decisions."""
+        hidden = self._hidden(x, encoded, previous)
+        schedule, possible = None, x.allowed[None]
+        if self.config.decoding == "sequential":
+            schedule, possible = _follow(x, device)
+        logits = self.head.logits(hidden, schedule, encoded.context)
+        out = log_softmax(torch.where(possible, logits, _MASKED), dim=-1)
+        return out.expand(len(device), -1, -1)
+
+    def _decide(self, x: GraphTensors, noise: Float32[Tensor, "samples passes groups devices"]) -> Decisions:
+        encoded = self._encode(x)
+        devices: list[Tensor] = []
+        log_probs: list[Tensor] = []
+        for number in range(self.config.passes):
+            hidden = self._hidden(x, encoded, devices[-1] if devices else None)
+            if self.config.decoding == "sequential":
+                device, log_prob = _walk(x, hidden, self.head.walk_weights(encoded.context), noise[:, number])
+            else:
+                logits = torch.where(x.allowed, self.head.logits(hidden, None, encoded.context), _MASKED)
+                device = (logits + noise[:, number].to(logits.device)).argmax(dim=-1)
+                log_prob = log_softmax(logits, dim=-1).expand(len(device), -1, -1).gather(-1, device[..., None])[..., 0]
+            devices.append(device)
+            log_probs.append(log_prob)
+        return Decisions(device=torch.stack(devices, dim=1), log_prob=torch.stack(log_probs, dim=1))
+
+
+def _schedule_arguments(x: GraphTensors) -> tuple[np.ndarray, ...]:
+    first_edge = np.searchsorted(_numpy(x.edge_consumer), np.arange(x.num_groups + 1))
+    graph = (x.time, x.latency, x.time_per_byte, x.param_share, x.output_share, x.allowed)
+    return (*map(_numpy, graph), first_edge, *map(_numpy, (x.edge_producer, x.edge_bytes, x.edge_messages)))
+
+
+def _numpy(tensor: Tensor) -> np.ndarray:
+    return np.ascontiguousarray(tensor.detach().cpu().numpy())
+
+
+def _walk(x: GraphTensors, hidden: Tensor, weights: tuple[Tensor, Tensor, Tensor], noise: Tensor) -> tuple[Tensor, Tensor]:
+    """Places the groups one after another; `[samples, groups]` devices and log-probabilities."""
+    device = np.zeros(noise.shape[:2], np.int64)
+    log_prob = np.zeros(noise.shape[:2], np.float32)
+    nothing, closed = np.zeros((0, 0, 0, 0), np.float32), np.zeros((0, 0, 0), np.bool_)
+    walk(*_schedule_arguments(x), _numpy(hidden), *map(_numpy, weights), _numpy(noise), False, device, log_prob, nothing, closed)
+    return torch.from_numpy(device).to(hidden.device), torch.from_numpy(log_prob).to(hidden.device)
+
+
+def _follow(
+    x: GraphTensors, device: Int64[Tensor, "batch groups"]
+) -> tuple[Float32[Tensor, "batch groups devices features"], Bool[Tensor, "batch groups devices"]]:
+    """The schedule's features and the devices not ruled out, before each of the given decisions."""
+    shape = (*device.shape, x.num_devices)
+    features, possible = np.zeros((*shape, len(SCHEDULE_FEATURES)), np.float32), np.zeros(shape, np.bool_)
+    decided = _numpy(device).copy()
+    no_hidden = np.zeros((1, 1, 1, 1), np.float32)
+    no_weights = np.zeros((1, 1), np.float32), np.zeros(1, np.float32), np.zeros(1, np.float32)
+    no_noise, no_log_prob = np.zeros((0, 0, 0), np.float32), np.zeros((0, 0), np.float32)
+    walk(*_schedule_arguments(x), no_hidden, *no_weights, no_noise, True, decided, no_log_prob, features, possible)
+    return torch.from_numpy(features).to(device.device), torch.from_numpy(possible).to(device.device)
