@@ -1,0 +1,84 @@
+"""Local search with simulated annealing (Kirkpatrick et al., Science 220, 1983), started from the best simple placement.
+
+Moves, at random: a block of groups to another device, a group or a block to the device of a neighbour (the likelier the more bytes pass between them), work from the
+busiest device to another, a stretch of the stage order to one device, two groups swapped. Blocks are the groups of ever coarser
+coarsenings, so that one move can carry a whole branch or layer. A worse placement is accepted with probability `exp(-relative loss / temperature)`; the
+temperature falls geometrically over the budget.
+"""
+
+import dataclasses
+
+import numpy as np
+from jaxtyping import Float64, Int32
+
+from gdp.baselines.contiguous import contiguous_splits
+from gdp.baselines.list_scheduling import list_schedules
+from gdp.baselines.neighbourhood import Neighbourhood
+from gdp.baselines.score import scores
+from gdp.baselines.search_result import SearchResult
+from gdp.baselines.single_device import single_devices
+from gdp.cluster import Cluster
+from gdp.errors import InputError
+from gdp.graph import Graph
+from gdp.measurement import Objective, Runtime
+from gdp.placement import Origin, Placement
+
+_FIRST_TEMPERATURE, _LAST_TEMPERATURE = 0.01, 0.0003
+_LIST_SCHEDULES_TRIED = 8
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LocalSearch:
+    """Anytime search that spends `evaluations` placements of the runtime, the simple starting points included (fewer only where there is a single device).
+
+    `batch_size` neighbours are measured at once and the best of them is considered: 1 uses evaluations best, more suits a runtime with workers.
+    """
+
+    runtime: Runtime
+    evaluations: int
+    seed: int
+    objective: Objective = "step_time"
+    batch_size: int = 1
+
+    def __post_init__(self) -> None:
+        if self.evaluations < 1 or self.batch_size < 1:
+            raise InputError(
+                f"LocalSearch is given {self.evaluations} evaluations in batches of {self.batch_size}; it needs at least 1 of each"
+            )
+
+    def __call__(self, graph: Graph, cluster: Cluster) -> Placement:
+        return self.search(graph, cluster).placement
+
+    def search(self, graph: Graph, cluster: Cluster) -> SearchResult:
+        """The best placement, and the best time after each evaluation."""
+        generator = np.random.default_rng(self.seed)
+        start = _starting_points(graph, cluster)[: self.evaluations]
+        start_scores = self._scores(graph, cluster, start)
+        curve = start_scores.tolist()
+        current, current_score = np.array(start[int(start_scores.argmin())]), float(start_scores.min())
+        best, best_score = current, current_score
+        neighbourhood = Neighbourhood(graph, cluster)
+        while len(curve) < self.evaluations and cluster.num_devices > 1:
+            done = len(curve) / self.evaluations
+            temperature = _FIRST_TEMPERATURE * (_LAST_TEMPERATURE / _FIRST_TEMPERATURE) ** done
+            count = min(self.batch_size, self.evaluations - len(curve))
+            proposals = np.stack([neighbourhood.propose(current, generator) for _ in range(count)])
+            measured = self._scores(graph, cluster, proposals)
+            curve += measured.tolist()
+            chosen, score = proposals[int(measured.argmin())], float(measured.min())
+            if score <= current_score or generator.random() < np.exp((1.0 - score / current_score) / temperature):
+                current, current_score = chosen, score
+            if score < best_score:
+                best, best_score = chosen, score
+        origin = Origin(placer="local-search", seed=self.seed, evaluations=len(curve))
+        return SearchResult.from_scores(Placement(device=np.array(best), origin=origin), curve)
+
+    def _scores(self, graph: Graph, cluster: Cluster, device: Int32[np.ndarray, "batch ops"]) -> Float64[np.ndarray, " batch"]:
+        return scores(self.runtime.batch(graph, cluster, device), cluster, objective=self.objective)
+
+
+def _starting_points(graph: Graph, cluster: Cluster) -> Int32[np.ndarray, "batch ops"]:
+    """Single devices, contiguous splits, and the most promising list schedules; each once."""
+    schedules = [schedule.device for schedule in list_schedules(graph, cluster)[:_LIST_SCHEDULES_TRIED]]
+    rows = [*single_devices(graph, cluster), *contiguous_splits(graph, cluster)[1:], *schedules]
+    return np.stack(list({row.tobytes(): row for row in rows}.values()))

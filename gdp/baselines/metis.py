@@ -1,0 +1,139 @@
+"""Balanced minimum cuts by METIS (Karypis and Kumar, SIAM J. Sci. Comput. 20, 1998), as the placement papers use it.
+
+METIS sees an undirected graph: it balances seconds and minimises bytes cut, and knows neither order, nor latency, nor memory.
+"""
+
+import dataclasses
+
+import numpy as np
+import pymetis
+from jaxtyping import Float64, Int32
+
+from gdp.baselines.quotient import Quotient, quotient
+from gdp.baselines.score import scores
+from gdp.baselines.search_result import SearchResult
+from gdp.capture.coarsening import Grouping, coarsen
+from gdp.cluster import Cluster
+from gdp.errors import InputError
+from gdp.graph import Graph
+from gdp.measurement import Objective, Runtime
+from gdp.placement import Origin, Placement
+
+_VERTEX_UNITS = 1_000_000
+"""METIS weighs in 32-bit integers: the whole graph weighs this much."""
+_EDGE_UNITS = 500_000_000
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Metis:
+    """One partition into as many parts as there are devices."""
+
+    seed: int = 0
+    imbalance: float = 0.05
+    """the heaviest part may weigh this fraction more than its share."""
+
+    def __post_init__(self) -> None:
+        _check_imbalance(self.imbalance)
+
+    def __call__(self, graph: Graph, cluster: Cluster) -> Placement:
+        grouping = coarsen(graph)
+        problem = _Problem(graph, cluster, grouping)
+        device = grouping.expand(
+            problem.partition(seed=self.seed, imbalance=self.imbalance, num_parts=cluster.num_devices, recursive=False)
+        )
+        return Placement(device=device, origin=Origin(placer="metis", seed=self.seed))
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class MetisManyTimes:
+    """The best of many partitions: random seeds, imbalances from 0.1 % to 100 %, part counts from two to all devices, both of METIS's schemes.
+
+    The first partition is that of `Metis`. An anytime method: `search` gives the best time after each evaluation.
+    """
+
+    runtime: Runtime
+    evaluations: int
+    seed: int
+    objective: Objective = "step_time"
+
+    def __post_init__(self) -> None:
+        if self.evaluations < 1:
+            raise InputError(f"MetisManyTimes is given {self.evaluations} evaluations; it needs at least 1")
+
+    def __call__(self, graph: Graph, cluster: Cluster) -> Placement:
+        return self.search(graph, cluster).placement
+
+    def search(self, graph: Graph, cluster: Cluster) -> SearchResult:
+        grouping = coarsen(graph)
+        problem = _Problem(graph, cluster, grouping)
+        generator = np.random.default_rng(self.seed)
+        best_device = np.zeros(graph.num_ops, np.int32)
+        best_score = np.inf
+        curve: list[float] = []
+        while len(curve) < self.evaluations:
+            rows = []
+            for number in range(len(curve), min(len(curve) + 64, self.evaluations)):
+                rows.append(
+                    problem.partition(
+                        seed=int(generator.integers(2**31)) if number else self.seed,
+                        imbalance=float(np.exp(generator.uniform(np.log(0.001), 0.0))) if number else 0.05,
+                        num_parts=int(generator.integers(min(2, cluster.num_devices), cluster.num_devices + 1))
+                        if number
+                        else cluster.num_devices,
+                        recursive=bool(generator.integers(2)) if number else False,
+                    )
+                )
+            device = grouping.expand(np.stack(rows))
+            score = scores(self.runtime.batch(graph, cluster, device), cluster, objective=self.objective)
+            if score.min() < best_score:
+                best_device, best_score = np.array(device[int(score.argmin())]), float(score.min())
+            curve += score.tolist()
+        origin = Origin(placer="metis-many-times", seed=self.seed, evaluations=self.evaluations)
+        return SearchResult.from_scores(Placement(device=best_device, origin=origin), curve)
+
+
+class _Problem:
+    """The weighted undirected graph that METIS partitions."""
+
+    def __init__(self, graph: Graph, cluster: Cluster, grouping: Grouping) -> None:
+        whole = quotient(graph, cluster, grouping)
+        self.num_groups = grouping.num_groups
+        self.xadj, self.adjacency, self.edge_weight = _undirected(whole, self.num_groups)
+        self.speed: Float64[np.ndarray, " devices"] = 1.0 / np.maximum(whole.time_s.sum(axis=0), 1e-30)
+        mean_s = whole.time_s.mean(axis=1)
+        self.vertex_weight = np.rint(mean_s / max(float(mean_s.sum()), 1e-30) * _VERTEX_UNITS).astype(np.int32)
+
+    def partition(self, *, seed: int, imbalance: float, num_parts: int, recursive: bool) -> Int32[np.ndarray, " groups"]:
+        if num_parts == 1 or self.num_groups == 1:
+            return np.full(self.num_groups, int(self.speed.argmax()), np.int32)
+        chosen = np.sort(np.argsort(-self.speed, kind="stable")[:num_parts])
+        share = self.speed[chosen] / self.speed[chosen].sum()
+        parts = pymetis.part_graph(
+            num_parts,
+            xadj=self.xadj,
+            adjncy=self.adjacency,
+            vweights=self.vertex_weight,
+            eweights=self.edge_weight,
+            tpwgts=(share / share.sum()).tolist(),
+            recursive=recursive,
+            options=pymetis.Options(seed=seed % 2**31, ufactor=max(1, round(1000 * imbalance))),
+        ).vertex_part
+        return chosen[np.asarray(parts)].astype(np.int32)
+
+
+def _undirected(whole: Quotient, num_groups: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Compressed rows of the symmetric graph: bytes in both directions, scaled to positive 32-bit weights."""
+    low, high = np.minimum(whole.link_from, whole.link_to), np.maximum(whole.link_from, whole.link_to)
+    pair, position = np.unique(low.astype(np.int64) * num_groups + high, return_inverse=True)
+    bytes_between = np.bincount(position, whole.link_bytes.astype(np.float64), minlength=len(pair))
+    weight = np.maximum(1, np.rint(bytes_between / max(1.0, float(bytes_between.sum())) * _EDGE_UNITS)).astype(np.int32)
+    first, second = np.divmod(pair, num_groups)
+    source, target = np.concatenate([first, second]), np.concatenate([second, first])
+    order = np.lexsort((target, source))
+    xadj = np.concatenate([[0], np.cumsum(np.bincount(source, minlength=num_groups))]).astype(np.int32)
+    return xadj, target[order].astype(np.int32), np.concatenate([weight, weight])[order]
+
+
+def _check_imbalance(imbalance: float) -> None:
+    if not 0 <= imbalance <= 10:
+        raise InputError(f"METIS is given the imbalance {imbalance}; it must be from 0 to 10, a fraction of a part's share")
