@@ -1,7 +1,6 @@
 """The graph of a functional `torch.export` program, by the conventions that `gdp.capture.torch` states."""
 
 import dataclasses
-from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from operator import getitem
 from typing import Any
@@ -15,6 +14,7 @@ from torch.utils import _pytree as pytree
 
 from gdp.capture.aten_flops import numel
 from gdp.capture.costs import NO_WORK, OpCost, op_cost, stored_bytes
+from gdp.capture.disjoint_sets import DisjointSets
 from gdp.errors import InputError
 from gdp.graph import Graph, Phase
 
@@ -116,7 +116,7 @@ def _resident(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Bytes of state that each op keeps, and the colocation groups that follow."""
     param_bytes = np.zeros(len(nodes), np.int64)
-    together = _Union(len(nodes))
+    together = DisjointSets(len(nodes))
     first_consumer: dict[tuple[object, ...], int] = {}
     state_views: set[Node] = set()
     for op, node in enumerate(nodes):
@@ -138,14 +138,14 @@ def _resident(
         if kept and all(kept) and _cost(node) == NO_WORK:
             state_views.add(node)
     _keep_next_values_with_present(index, states, first_consumer, together, program)
-    return param_bytes, together.groups()
+    return param_bytes, _colocation_group(together)
 
 
 def _keep_next_values_with_present(
     index: Mapping[Node, int],
     states: Mapping[str, _State],
     first_consumer: Mapping[tuple[object, ...], int],
-    together: "_Union",
+    together: DisjointSets,
     program: ExportedProgram,
 ) -> None:
     by_name = {node.name: node for node in program.graph.nodes}
@@ -164,31 +164,11 @@ def _keep_next_values_with_present(
             together.join(writer, reader)
 
 
-class _Union:
-    """Sets of ops that must share a device."""
-
-    def __init__(self, num_ops: int) -> None:
-        self._parent = list(range(num_ops))
-
-    def _root(self, op: int) -> int:
-        while self._parent[op] != op:
-            self._parent[op] = self._parent[self._parent[op]]
-            op = self._parent[op]
-        return op
-
-    def join(self, one: int, other: int) -> None:
-        one, other = sorted((self._root(one), self._root(other)))
-        self._parent[other] = one
-
-    def groups(self) -> np.ndarray:
-        """`[ops]` int32: sets of two and more, numbered by their first op."""
-        members: dict[int, list[int]] = defaultdict(list)
-        for op in range(len(self._parent)):
-            members[self._root(op)].append(op)
-        group = np.full(len(self._parent), Graph.NO_GROUP, np.int32)
-        for number, ops in enumerate(ops for ops in members.values() if len(ops) > 1):
-            group[ops] = number
-        return group
+def _colocation_group(together: DisjointSets) -> np.ndarray:
+    """`[ops]` int32: sets of two and more get a number, by their first op."""
+    label = together.labels()
+    shared = np.bincount(label) > 1
+    return np.asarray(np.where(shared, np.cumsum(shared) - 1, Graph.NO_GROUP).astype(np.int32)[label])
 
 
 def _picked(node: Node) -> tuple[Node, tuple[Any, ...]]:
