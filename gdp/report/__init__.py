@@ -1,1 +1,10 @@
 """Pictures of a run, on one self-contained page."""
+
+from gdp.report.data import Candidate as Candidate
+from gdp.report.data import Curve as Curve
+from gdp.report.data import Level as Level
+from gdp.report.data import Probe as Probe
+from gdp.report.data import ReportData as ReportData
+from gdp.report.data import Section as Section
+from gdp.report.page import write_report as write_report
+from gdp.report.verdict import verdict_sentence as verdict_sentence

@@ -1,0 +1,103 @@
+"""Policies by name: bundled with gdp, in a folder, or on the Hugging Face Hub."""
+
+import dataclasses
+import difflib
+import os
+from pathlib import Path
+
+from gdp.bundled import bundled
+from gdp.errors import InputError
+from gdp.hub.checkpoint import CONFIG, FILES, load_checkpoint, read_config
+from gdp.policy.policy import Policy
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Resolved:
+    """Where a policy lies on this machine, and what exactly it is."""
+
+    folder: Path
+    name: str
+    """as a placement file should name it: `gdp-tiny`, `org/name`, or the folder."""
+    revision: str
+    """the commit on the Hub, else the sha256 of the weights."""
+
+
+def available() -> tuple[str, ...]:
+    """Names of the bundled policies."""
+    folder = bundled("checkpoints")
+    return tuple(sorted(path.parent.name for path in folder.glob(f"*/{CONFIG}")))
+
+
+def load(name_or_path: str | Path) -> Policy:
+    """The policy that a bundled name, a folder, `org/name@revision` or `hf://org/name@revision` names. Raises `InputError` as `resolve` and `load_checkpoint` do."""
+    return load_checkpoint(resolve(name_or_path).folder)
+
+
+def resolve(name_or_path: str | Path) -> Resolved:
+    """Finds a policy, downloading it where it is on the Hub and not in the cache.
+
+    A bundled name comes first, then a folder that exists, then the Hub. Raises `InputError` when there is no such policy, or when it cannot be had offline.
+    """
+    name = str(name_or_path)
+    if isinstance(name_or_path, str) and name in available():
+        return _local(bundled("checkpoints") / name, name)
+    if not name.startswith("hf://") and Path(name).is_dir():
+        return _local(Path(name), name)
+    if isinstance(name_or_path, str) and (name.startswith("hf://") or _looks_like_repository(name)):
+        return _from_hub(name)
+    if isinstance(name_or_path, Path) or os.sep in name or name.startswith("."):
+        raise InputError(f"there is no checkpoint folder {name}; give the folder that holds {CONFIG}")
+    close = difflib.get_close_matches(name, available(), n=1)
+    hint = f"did you mean {close[0]!r}? " if close else ""
+    known = ", ".join(available()) or "none"
+    raise InputError(f"no policy is named {name!r}; {hint}bundled are: {known}; or give a folder, or org/name for the Hugging Face Hub")
+
+
+def _local(folder: Path, name: str) -> Resolved:
+    return Resolved(folder=folder, name=name, revision=read_config(folder).facts.weights_sha256)
+
+
+def _looks_like_repository(name: str) -> bool:
+    repository = name.partition("@")[0]
+    return repository.count("/") == 1 and not repository.startswith((".", "/", "~")) and not repository.endswith("/")
+
+
+def _from_hub(name: str) -> Resolved:
+    from huggingface_hub import constants, parse_hf_uri, snapshot_download
+    from huggingface_hub.errors import (
+        HfHubHTTPError,
+        HfUriError,
+        HFValidationError,
+        LocalEntryNotFoundError,
+        RepositoryNotFoundError,
+        RevisionNotFoundError,
+    )
+
+    try:
+        uri = parse_hf_uri(name if name.startswith("hf://") else f"hf://{name}")
+    except (HfUriError, HFValidationError) as error:
+        raise InputError(
+            f"{name!r} does not name a model on the Hugging Face Hub ({error}); write org/name or org/name@revision"
+        ) from error
+    if uri.type != "model" or uri.path_in_repo:
+        raise InputError(f"{name!r} does not name a model repository as a whole; write org/name or org/name@revision")
+    try:
+        folder = Path(snapshot_download(uri.id, revision=uri.revision, allow_patterns=list(FILES)))
+    except RevisionNotFoundError as error:
+        raise InputError(
+            f"the policy {uri.id} has no revision {uri.revision!r} on the Hugging Face Hub; look up its branches and tags there"
+        ) from error
+    except RepositoryNotFoundError as error:
+        raise InputError(
+            f"there is no policy {uri.id} on the Hugging Face Hub, or you may not see it; check the name, or log in with `hf auth login`"
+        ) from error
+    except LocalEntryNotFoundError as error:
+        raise InputError(
+            f"the policy {name} is not in the cache {constants.HF_HUB_CACHE} and the Hugging Face Hub cannot be reached; "
+            f"run `gdp hub pull {name}` on a connected machine and copy that folder here, or give a checkpoint folder or a bundled policy"
+        ) from error
+    except (HFValidationError, HfHubHTTPError, OSError) as error:
+        raise InputError(f"the policy {name} cannot be downloaded: {str(error).splitlines()[0] if str(error) else error!r}") from error
+    if not (folder / CONFIG).is_file():
+        raise InputError(f"the repository {uri.id} has no {CONFIG}: it holds no gdp policy, or another program's")
+    return Resolved(folder=folder, name=uri.id, revision=folder.name)
