@@ -1,0 +1,215 @@
+"""This machine as a cluster: sets of CPU cores and CUDA devices, with measured speeds.
+
+A set of cores is measured by threads pinned to it, as the PyTorch runtime runs it: the rate of a float32 matrix product, the memory bandwidth of a large
+sum of two vectors, and the time of an operator on one number. Of several tries the best counts: another program's load slows a try, nothing speeds it up.
+
+Core sets of one size and one top frequency are one device kind and are measured once. They share the machine's memory: each is
+given the part of it that its cores are of all cores named. A tensor passes between them by reference: the latency is that of waking the other thread,
+the bandwidth that of reading what the other one wrote, taken as the lower memory bandwidth of the two; transfers do not contend.
+"""
+
+import functools
+import os
+import re
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from time import perf_counter
+
+import numpy as np
+import psutil
+import torch
+
+from gdp.cluster import Cluster, Device
+from gdp.errors import InputError
+from gdp.runtime.executor import cores_of, hand_over_latency_s
+
+_COPY_BYTES = 64 * 2**20
+
+
+def core_sets() -> tuple[str, ...]:
+    """One CPU device per core that this process may use: `cpu:0`, `cpu:1`, ..."""
+    return tuple(f"cpu:{core}" for core in sorted(os.sched_getaffinity(0)))
+
+
+def local_cluster(core_sets: Sequence[str]) -> Cluster:
+    """Measures the core sets (`cpu:0`, `cpu:0-3`, `cpu:0,2`) and every CUDA device of this machine; takes a few seconds.
+
+    Raises `InputError` when a name is none of a core set, a core is not there or is in two sets, or there is no device at all.
+    """
+    cores = [_cores_of_set(name) for name in core_sets]
+    everything = [core for own in cores for core in own]
+    if len(set(everything)) != len(everything):
+        raise InputError(f"the core sets {', '.join(core_sets)} share a core; give every core to one device")
+    memory_bytes = _memory_bytes()
+    devices: list[Device] = []
+    measured: dict[str, tuple[float, float, float]] = {}
+    for name, own in zip(core_sets, cores, strict=True):
+        kind = _kind(own)
+        if kind not in measured:
+            measured[kind] = _on_cores(own, functools.partial(_speed, torch.device("cpu")))
+        flops_per_s, memory_bytes_per_s, op_overhead_s = measured[kind]
+        devices.append(
+            Device(
+                name=name,
+                kind=kind,
+                memory_bytes=memory_bytes * len(own) // len(everything),
+                flops_per_s={"float32": flops_per_s},
+                memory_bytes_per_s=memory_bytes_per_s,
+                op_overhead_s=op_overhead_s,
+            )
+        )
+    devices += _cuda_devices()
+    if not devices:
+        raise InputError("no core set is named and this machine has no CUDA device; name core sets, for example cpu:0 and cpu:1")
+    return _linked(devices, cores)
+
+
+def _cores_of_set(name: str) -> tuple[int, ...]:
+    cores = cores_of(name)
+    if not cores:
+        raise InputError(f"{name!r} is no set of cores; CUDA devices are found by themselves, name sets like cpu:0 or cpu:0-3")
+    return cores
+
+
+def _linked(devices: Sequence[Device], cores: Sequence[tuple[int, ...]]) -> Cluster:
+    """The cluster of the devices, the first ones on `cores`, the others CUDA, with measured links."""
+    count = len(devices)
+    bandwidth, latency = np.ones((count, count)), np.zeros((count, count))
+    channel = np.full((count, count), Cluster.NO_CHANNEL, np.int32)
+    channel_names: dict[str, int] = {}
+    hand_over_s: dict[tuple[str, str], float] = {}
+    for i in range(count):
+        for j in range(count):
+            if i == j:
+                continue
+            if i < len(cores) and j < len(cores):
+                kinds = (min(devices[i].kind, devices[j].kind), max(devices[i].kind, devices[j].kind))
+                if kinds not in hand_over_s:
+                    hand_over_s[kinds] = hand_over_latency_s(cores[i], cores[j])
+                latency[i, j] = hand_over_s[kinds]
+                bandwidth[i, j] = min(devices[i].memory_bytes_per_s, devices[j].memory_bytes_per_s)
+            else:
+                source = torch.device("cpu" if i < len(cores) else devices[i].name)
+                destination = torch.device("cpu" if j < len(cores) else devices[j].name)
+                latency[i, j], bandwidth[i, j] = _copy_speed(source, destination)
+                name = f"from {devices[i].name}" if source.type == "cuda" else f"to {devices[j].name}"
+                channel[i, j] = channel_names.setdefault(name, len(channel_names))
+    return Cluster(
+        name="local",
+        devices=tuple(devices),
+        bandwidth_bytes_per_s=bandwidth,
+        latency_s=latency,
+        channel=channel,
+        channel_name=tuple(channel_names),
+    )
+
+
+def _kind(cores: Sequence[int]) -> str:
+    """`cpu-2core`, with the top frequency where this machine's cores differ in it."""
+    top = [_top_frequency_khz(core) for core in sorted(os.sched_getaffinity(0))]
+    frequency = "" if len(set(top)) == 1 else f"-{max(_top_frequency_khz(core) for core in cores) // 1000}mhz"
+    return f"cpu-{len(cores)}core{frequency}"
+
+
+def _top_frequency_khz(core: int) -> int:
+    path = Path(f"/sys/devices/system/cpu/cpu{core}/cpufreq/cpuinfo_max_freq")
+    return int(path.read_text()) if path.exists() else 0
+
+
+def _memory_bytes() -> int:
+    """The machine's memory, or this container's limit when that is less."""
+    total = int(psutil.virtual_memory().total)
+    limit = Path("/sys/fs/cgroup/memory.max")
+    text = limit.read_text().strip() if limit.exists() else "max"
+    return min(total, int(text)) if text.isdecimal() else total
+
+
+def _on_cores(cores: Sequence[int], measure: Callable[[], tuple[float, float, float]]) -> tuple[float, float, float]:
+    """Calls `measure` in a thread that is pinned to `cores` and uses as many threads."""
+    answers: list[tuple[float, float, float] | BaseException] = []
+    threads_before = torch.get_num_threads()
+
+    def run() -> None:
+        try:
+            os.sched_setaffinity(0, cores)
+            torch.set_num_threads(len(cores))
+            answers.append(measure())
+        except BaseException as error:  # an error in a thread is the caller's to see
+            answers.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    torch.set_num_threads(threads_before)
+    if isinstance(answers[0], BaseException):
+        raise answers[0]
+    return answers[0]
+
+
+@torch.inference_mode()
+def _speed(device: torch.device) -> tuple[float, float, float]:
+    """`flops_per_s` of float32 products, `memory_bytes_per_s`, `op_overhead_s`."""
+    cuda = device.type == "cuda"
+    size = 4096 if cuda else 512
+    a, b, product = (torch.ones(size, size, device=device) for _ in range(3))
+    product_s = _least_s(lambda: torch.mm(a, b, out=product), device)
+    x, y, total = (torch.ones(_COPY_BYTES // 4, device=device) for _ in range(3))
+    sum_s = _least_s(lambda: torch.add(x, y, out=total), device)
+    number = torch.ones(1, device=device)
+
+    def many_small() -> None:
+        for _ in range(100):
+            torch.relu(number)
+
+    return 2.0 * size**3 / product_s, 3.0 * _COPY_BYTES / sum_s, _least_s(many_small, device) / 100
+
+
+def _least_s(run: Callable[[], object], device: torch.device) -> float:
+    """The least seconds of a call over about a fifth of a second of calls, the device synchronised; the first two are warm-up."""
+    least, until, calls = np.inf, np.inf, 0
+    while calls < 5 or perf_counter() < until:
+        if calls == 2:
+            until, least = perf_counter() + 0.2, np.inf
+        begin = perf_counter()
+        run()
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+        least = min(least, perf_counter() - begin)
+        calls += 1
+    return float(least)
+
+
+def _cuda_devices() -> list[Device]:
+    devices: list[Device] = []
+    measured: dict[str, tuple[float, float, float]] = {}
+    for number in range(torch.cuda.device_count()):
+        properties = torch.cuda.get_device_properties(number)
+        kind = re.sub(r"[^a-z0-9]+", "-", properties.name.lower()).strip("-")
+        if kind not in measured:
+            measured[kind] = _speed(torch.device("cuda", number))
+        flops_per_s, memory_bytes_per_s, op_overhead_s = measured[kind]
+        devices.append(
+            Device(
+                name=f"cuda:{number}",
+                kind=kind,
+                memory_bytes=int(properties.total_memory),
+                flops_per_s={"float32": flops_per_s},
+                memory_bytes_per_s=memory_bytes_per_s,
+                op_overhead_s=op_overhead_s,
+            )
+        )
+    return devices
+
+
+@torch.inference_mode()
+def _copy_speed(source: torch.device, destination: torch.device) -> tuple[float, float]:
+    """Latency and bandwidth of copies with a CUDA device at one end at least; memory of the host is pinned."""
+
+    def copy_s(num_bytes: int) -> float:
+        values = torch.ones(num_bytes, dtype=torch.uint8, device=source, pin_memory=source.type == "cpu")
+        there = torch.empty(num_bytes, dtype=torch.uint8, device=destination, pin_memory=destination.type == "cpu")
+        return _least_s(lambda: there.copy_(values, non_blocking=True), destination if destination.type == "cuda" else source)
+
+    latency_s = copy_s(4)
+    return latency_s, _COPY_BYTES / max(copy_s(_COPY_BYTES) - latency_s, 1e-9)

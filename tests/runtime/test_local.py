@@ -1,0 +1,97 @@
+"""This machine as a cluster: the figures are physically possible, and nothing outside the probe changes."""
+
+import os
+import time
+
+import numpy as np
+import pytest
+import torch
+
+from gdp.cluster import Cluster, read_cluster, write_cluster
+from gdp.errors import InputError
+from gdp.runtime.local import core_sets, local_cluster
+
+CORES = sorted(os.sched_getaffinity(0))
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Cluster:
+    return local_cluster(core_sets())
+
+
+def test_every_core_is_a_device_of_one_measured_kind(cluster: Cluster) -> None:
+    cpus = [device for device in cluster.devices if device.name.startswith("cpu:")]
+    assert [device.name for device in cpus] == [f"cpu:{core}" for core in CORES]
+    for device in cpus:
+        assert device.kind.startswith("cpu-1core")
+        # From a slow embedded core to twice the fastest core on sale.
+        assert 1e8 < device.flops_per_s["float32"] < 1e12
+        assert 1e8 < device.memory_bytes_per_s < 1e12
+        assert 1e-8 < device.op_overhead_s < 1e-3
+
+
+def test_the_parts_of_the_memory_sum_to_no_more_than_the_machine_has(cluster: Cluster) -> None:
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    parts = sum(device.memory_bytes for device in cluster.devices if device.name.startswith("cpu:"))
+    assert 0 < parts <= total
+
+
+@pytest.mark.skipif(len(CORES) < 2, reason="needs two cores")
+def test_core_sets_hand_over_by_reference(cluster: Cluster) -> None:
+    assert 1e-7 < cluster.latency_s[0, 1] < 0.1
+    assert cluster.bandwidth_bytes_per_s[0, 1] == cluster.devices[0].memory_bytes_per_s
+    assert cluster.channel[0, 1] == Cluster.NO_CHANNEL
+
+
+@pytest.mark.skipif(len(CORES) < 2, reason="needs two cores")
+def test_a_set_of_all_cores_is_one_device_with_all_memory(cluster: Cluster) -> None:
+    whole = local_cluster([f"cpu:{','.join(map(str, CORES))}"])
+    assert whole.devices[0].kind.startswith(f"cpu-{len(CORES)}core")
+    assert whole.devices[0].memory_bytes >= cluster.devices[0].memory_bytes * len(CORES)
+
+
+def test_the_probe_is_quick_and_leaves_the_process_as_it_was() -> None:
+    before = (os.sched_getaffinity(0), torch.get_num_threads(), torch.get_rng_state())
+    start = time.perf_counter()
+    local_cluster([f"cpu:{CORES[0]}"])
+    assert time.perf_counter() - start < 10, "the target is under 5 s on a quiet machine"
+    assert before[:2] == (os.sched_getaffinity(0), torch.get_num_threads())
+    assert torch.equal(before[2], torch.get_rng_state())
+
+
+def test_it_is_a_file_like_any_cluster(cluster: Cluster, tmp_path: object) -> None:
+    path = tmp_path / "local.yaml"  # type: ignore[operator]
+    write_cluster(path, cluster)
+    assert read_cluster(path).sha256 == cluster.sha256
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        (["cpu:100000"], "cpu:100000"),
+        (["gpu:0"], "gpu:0"),
+        ([f"cpu:{CORES[0]}", f"cpu:{CORES[0]}"], "share a core"),
+        (["cpu:"], "cpu:"),
+    ],
+)
+def test_impossible_core_sets_are_refused(names: list[str], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        local_cluster(names)
+
+
+def test_no_device_at_all_is_refused() -> None:
+    if torch.cuda.is_available():
+        pytest.skip("this machine has a CUDA device")
+    with pytest.raises(InputError, match="name core sets"):
+        local_cluster([])
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_cuda_devices_are_found_and_linked(cluster: Cluster) -> None:
+    gpu = next(number for number, device in enumerate(cluster.devices) if device.name == "cuda:0")
+    assert cluster.devices[gpu].memory_bytes == torch.cuda.get_device_properties(0).total_memory
+    assert 1e11 < cluster.devices[gpu].flops_per_s["float32"] < 1e15
+    assert 1e8 < cluster.bandwidth_bytes_per_s[0, gpu] < 1e12
+    assert cluster.channel[0, gpu] != cluster.channel[gpu, 0]
+    assert np.isfinite(cluster.latency_s).all()
