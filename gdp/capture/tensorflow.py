@@ -20,10 +20,12 @@ from typing import Any
 import numpy as np
 
 from gdp.capture.order import topological_order
+from gdp.capture.tensorflow_colocation import colocation_groups
 from gdp.capture.tensorflow_costs import BOOKKEEPING, OpShapes, accessed_bytes, flops
 from gdp.capture.tensorflow_import import import_tensorflow
 from gdp.capture.tensorflow_lowering import lower
 from gdp.capture.tensorflow_phases import phases
+from gdp.capture.tensorflow_tensors import WITHOUT_BYTES, elements, is_handle, shape_of, size_bytes, variable_bytes, writes_variable
 from gdp.errors import InputError
 from gdp.graph import CONTROL, Graph
 
@@ -33,8 +35,6 @@ _LOOPS = frozenset({"Enter", "RefEnter", "NextIteration", "RefNextIteration"})
 _BRANCHES = frozenset({"While", "StatelessWhile", "If", "StatelessIf", "Case", "StatelessCase", "For"})
 _SHAPE_QUERIES = frozenset({"Const", "Shape", "ShapeN", "Size", "Rank"})
 _ASKED_ATTRIBUTES = ("transpose_a", "adj_x", "ksize", "equation", "is_training")
-_WITHOUT_BYTES = frozenset({"resource", "variant", "string"})
-_VARIABLES = frozenset({"VarHandleOp", "Variable", "VariableV2"})
 
 
 def capture_concrete_function(concrete_function: Any, *, source: str) -> Graph:
@@ -154,8 +154,8 @@ def _build(ops: Sequence[Any], source: str) -> Graph:
             consumers = sorted({place[one.name] for one in tensor.consumers() if one.name in place})
             edges.extend((len(producer), consumer) for consumer in consumers)
             producer.append(number)
-            tensor_bytes.append(_bytes(tensor))
-            shapes.append(_shape(tensor))
+            tensor_bytes.append(size_bytes(tensor))
+            shapes.append(shape_of(tensor))
             dtypes.append(tensor.dtype.base_dtype.name)
         if control_consumers[number]:
             edges.extend((len(producer), consumer) for consumer in control_consumers[number])
@@ -163,21 +163,21 @@ def _build(ops: Sequence[Any], source: str) -> Graph:
             tensor_bytes.append(0)
             shapes.append(())
             dtypes.append(CONTROL)
-    unknown = _count_unknown(ops, costs, source)
+    unknown = _count_unknown(ops, source)
     op_type = tuple(op.type for op in ops)
     names = tuple(op.name for op in ops)
     edge = _rows(edges)
-    writes = np.array([_writes(op) for op in ops], bool)
+    writes = np.array([writes_variable(op) for op in ops], bool)
     return Graph(
         op_type=op_type,
         name=names,
         module_path=tuple(name.rpartition("/")[0] for name in names),
         flops=np.array([one for one, _ in costs], np.float64),
         accessed_bytes=np.array([one for _, one in costs], np.int64),
-        param_bytes=np.array([_variable_bytes(op) for op in ops], np.int64),
+        param_bytes=np.array([variable_bytes(op) for op in ops], np.int64),
         temp_bytes=np.zeros(len(ops), np.int64),
         phase=phases(op_type, names, writes, _rows(data_edges)),
-        colocation_group=_colocation(ops, place),
+        colocation_group=colocation_groups(ops, place),
         tensor_producer=np.array(producer, np.int32),
         tensor_bytes=np.array(tensor_bytes, np.int64),
         tensor_shape=tuple(shapes),
@@ -209,59 +209,30 @@ def _is_folded(op: Any, folded: set[str]) -> bool:
         len(op.inputs) > 0
         and not op.op_def.is_stateful
         and all(tensor.op.name in folded for tensor in op.inputs)
-        and all(_elements(tensor) <= _MAX_FOLDED_ELEMENTS for tensor in op.outputs)
+        and all(elements(tensor) <= _MAX_FOLDED_ELEMENTS for tensor in op.outputs)
     )
 
 
 def _op_shapes(op: Any) -> OpShapes:
     defined = set(op.node_def.attr)
     attributes: Mapping[str, object] = {key: op.get_attr(key) for key in _ASKED_ATTRIBUTES if key in defined}
-    data = [tensor for tensor in op.inputs if not _is_handle(tensor)]
+    data = [tensor for tensor in op.inputs if not is_handle(tensor, op)]
+    results = [tensor for tensor in op.outputs if not is_handle(tensor, op)]
     return OpShapes(
         op_type=op.type,
-        input_shapes=tuple(_shape(tensor) for tensor in data),
-        input_bytes=tuple(_bytes(tensor) for tensor in data),
-        output_shapes=tuple(_shape(tensor) for tensor in op.outputs),
-        output_bytes=tuple(_bytes(tensor) for tensor in op.outputs),
+        input_shapes=tuple(shape_of(tensor) for tensor in data),
+        input_bytes=tuple(size_bytes(tensor) for tensor in data),
+        output_shapes=tuple(shape_of(tensor) for tensor in results),
+        output_bytes=tuple(size_bytes(tensor) for tensor in results),
         num_handles=len(op.inputs) - len(data),
         attributes=attributes,
     )
 
 
-def _colocation(ops: Sequence[Any], place: Mapping[str, int]) -> np.ndarray:
-    """A number per set of ops that must share a device, in the order of their first ops."""
-    root = list(range(len(ops)))
-
-    def find(op: int) -> int:
-        while root[op] != op:
-            root[op] = root[root[op]]
-            op = root[op]
-        return op
-
-    def unite(one: int, other: int) -> None:
-        first, second = sorted((find(one), find(other)))
-        root[second] = first
-
-    # A group that is named after a node left out still holds its members together.
-    absent: dict[str, int] = {}
-    for number, op in enumerate(ops):
-        for tensor in op.inputs:
-            if _is_handle(tensor):
-                unite(place[tensor.op.name], number)
-        for label in op.node_def.attr["_class"].list.s if "_class" in op.node_def.attr else ():
-            other = label.decode().removeprefix("loc:@")
-            unite(place[other] if other in place else absent.setdefault(other, number), number)
-    sizes = Counter(find(op) for op in range(len(ops)))
-    groups: dict[int, int] = {}
-    return np.array(
-        [groups.setdefault(find(op), len(groups)) if sizes[find(op)] > 1 else Graph.NO_GROUP for op in range(len(ops))], np.int32
-    )
-
-
-def _count_unknown(ops: Sequence[Any], costs: Sequence[tuple[float, int]], source: str) -> int:
+def _count_unknown(ops: Sequence[Any], source: str) -> int:
     """How many tensors of working ops have an unknown extent."""
     made = [
-        tensor for op in ops if op.type not in BOOKKEEPING for tensor in op.outputs if tensor.dtype.base_dtype.name not in _WITHOUT_BYTES
+        tensor for op in ops if op.type not in BOOKKEEPING for tensor in op.outputs if tensor.dtype.base_dtype.name not in WITHOUT_BYTES
     ]
     unknown = [tensor for tensor in made if not tensor.shape.is_fully_defined()]
     if len(unknown) > _MAX_UNKNOWN_SHARE * len(made):
@@ -270,43 +241,6 @@ def _count_unknown(ops: Sequence[Any], costs: Sequence[tuple[float, int]], sourc
             "give static shapes, e.g. tf.TensorSpec((32, 224, 224, 3)), batch size included"
         )
     return len(unknown)
-
-
-def _writes(op: Any) -> bool:
-    handles = any(_is_handle(tensor) for tensor in op.inputs)
-    return handles and (op.type.startswith(("Assign", "ResourceApply", "ResourceSparseApply", "ResourceScatter", "Apply", "Scatter")))
-
-
-def _is_handle(tensor: Any) -> bool:
-    """Whether a tensor is a variable rather than a value: a resource, or a reference of TensorFlow 1."""
-    return tensor.dtype.name == "resource" or tensor.dtype.name.endswith("_ref")
-
-
-def _variable_bytes(op: Any) -> int:
-    if op.type not in _VARIABLES:
-        return 0
-    dtype, shape = op.get_attr("dtype"), op.get_attr("shape")
-    if shape.unknown_rank:
-        return 0
-    return int(np.prod([max(axis.size, 1) for axis in shape.dim], dtype=np.int64)) * dtype.size
-
-
-def _bytes(tensor: Any) -> int:
-    dtype = tensor.dtype.base_dtype
-    if dtype.name in _WITHOUT_BYTES or tensor.dtype.name.endswith("_ref"):
-        return 0
-    return _elements(tensor) * int(dtype.size)
-
-
-def _elements(tensor: Any) -> int:
-    return int(np.prod([max(extent, 1) if extent < 0 else extent for extent in _shape(tensor)], dtype=np.int64))
-
-
-def _shape(tensor: Any) -> tuple[int, ...]:
-    """Extents, -1 where unknown; `(-1,)` where even the rank is."""
-    if tensor.shape.rank is None:
-        return (-1,)
-    return tuple(-1 if extent is None else int(extent) for extent in tensor.shape.as_list())
 
 
 def _rows(edges: Sequence[tuple[int, int]]) -> np.ndarray:

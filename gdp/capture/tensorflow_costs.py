@@ -16,7 +16,7 @@ BOOKKEEPING = frozenset(
     Const NoOp Placeholder PlaceholderWithDefault PlaceholderV2 _Arg _Retval _DeviceArg _DeviceRetval
     Identity IdentityN StopGradient PreventGradient CheckNumericsV2 EnsureShape Snapshot ControlTrigger
     Reshape Squeeze ExpandDims Bitcast Shape ShapeN Size Rank BroadcastArgs BroadcastGradientArgs InvertPermutation
-    VarHandleOp Variable VariableV2 ReadVariableOp AssignVariableOp VarIsInitializedOp VariableShape DestroyResourceOp
+    VarHandleOp Variable VariableV2 ReadVariableOp AssignVariableOp Assign VarIsInitializedOp VariableShape DestroyResourceOp
     Switch Merge Enter Exit LoopCond NextIteration RefSwitch RefMerge RefEnter RefExit Assert
     """.split()
 )
@@ -57,6 +57,8 @@ _FLOPS_PER_INPUT_ELEMENT: Mapping[str, int] = {
 _FLOPS_PER_UPDATED_ELEMENT: Mapping[str, int] = {
     "AssignAddVariableOp": 1,
     "AssignSubVariableOp": 1,
+    "AssignAdd": 1,
+    "AssignSub": 1,
     "ResourceApplyGradientDescent": 2,
     "ResourceApplyMomentum": 4,
     "ResourceApplyKerasMomentum": 4,
@@ -96,7 +98,8 @@ class OpShapes:
 
 def flops(op: OpShapes) -> float:
     """Floating-point operations of one op; a multiply-add counts as two."""
-    kind = op.op_type
+    # TensorFlow 1 has the same updates on references instead of handles.
+    kind = f"Resource{op.op_type}" if op.op_type.startswith("Apply") else op.op_type
     if kind in BOOKKEEPING:
         return 0.0
     if kind in _POINTWISE:
@@ -125,7 +128,8 @@ def accessed_bytes(op: OpShapes) -> int:
     if kind in _WRITES_ONLY:
         return written
     if kind in _READS_ONLY_WHAT_IT_WRITES:
-        return 2 * written + sum(op.input_bytes[1:])
+        # The first input is the table, unless that is a variable.
+        return 2 * written + sum(op.input_bytes if op.num_handles else op.input_bytes[1:])
     return sum(op.input_bytes) + written
 
 

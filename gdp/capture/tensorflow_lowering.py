@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from gdp.capture.tensorflow_import import import_tensorflow
+from gdp.errors import InputError
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -29,6 +30,9 @@ def lower(concrete_function: Any) -> Lowered:
     Variables stay variables: the placeholders through which the function captured their handles become `VarHandleOp` nodes, so that a variable is an op that
     lives somewhere. Calls of other functions are inlined (grappler's function optimizer, nothing else of it). `IdentityN`, through which Keras hands all gradients
     to the optimiser at once, becomes one `Identity` per tensor: in a placed graph it would draw every gradient to one device and wait for the last.
+
+    Raises:
+        InputError: when variables of the function have been deleted since it was traced.
     """
     tf = import_tensorflow()
     graph = concrete_function.graph
@@ -48,7 +52,12 @@ _CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
 
 
 def _replace_captured_handles(tf: Any, concrete_function: Any, graph_def: Any) -> tuple[tuple[str, Any], ...]:
-    variable_of_handle = {id(variable.handle): variable for variable in concrete_function.graph.variables}
+    try:
+        variable_of_handle = {id(variable.handle): variable for variable in concrete_function.graph.variables}
+    except AssertionError as error:
+        raise InputError(
+            f"the concrete function {concrete_function.name!r} uses variables that no longer exist; keep the model and the optimiser that own them alive"
+        ) from error
     nodes = {node.name: node for node in graph_def.node}
     replaced = []
     for external, internal in concrete_function.graph.captures:
@@ -79,7 +88,7 @@ def _inline(tf: Any, graph_def: Any, kept: Sequence[str]) -> Any:
     graph = tf.Graph()
     with graph.as_default():
         tf.graph_util.import_graph_def(graph_def, name="")
-    meta_graph = tf.compat.v1.train.export_meta_graph(graph=graph)
+        meta_graph = tf.compat.v1.train.export_meta_graph(graph=graph)
     meta_graph.collection_def["train_op"].node_list.value.extend(kept)
     config = tf.compat.v1.ConfigProto()
     rewrite = config.graph_options.rewrite_options
