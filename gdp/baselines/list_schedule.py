@@ -24,11 +24,12 @@ class Schedule:
     """whether some device had to take more than its memory holds, by the scheduler's account."""
 
 
-def list_schedule(graph: Graph, cluster: Cluster, grouping: Grouping, *, by_rank: bool, transfer_weight: float) -> Schedule:
+def list_schedule(graph: Graph, cluster: Cluster, grouping: Grouping, *, by_rank: bool, transfer_weight: float, reserve: bool) -> Schedule:
     """Decides the ops of `graph` one after the other, groups as wholes.
 
     `by_rank` takes the ready op of highest upward rank next, else the one that became ready first. The device is the one with the least
-    `end + seconds of the rest of its group + (transfer_weight - 1) * seconds of transfers caused` among those with room.
+    `end + seconds of the rest of its group + (transfer_weight - 1) * seconds of transfers caused` among those with room. With `reserve`, the work still to come of groups
+    that are decided counts, too: without it, what must stay together over the whole step (a recurrent layer's weights) all lands where the input is.
     """
     seconds = op_time_s(graph, cluster)
     group_s = np.zeros((grouping.num_groups, cluster.num_devices))
@@ -58,6 +59,7 @@ def list_schedule(graph: Graph, cluster: Cluster, grouping: Grouping, *, by_rank
         upward_rank_s(graph, cluster),
         by_rank,
         transfer_weight,
+        reserve,
     )
     return Schedule(device=device, end_s=float(end_s), overflows=bool(overflows))
 
@@ -114,6 +116,7 @@ def _schedule(
     rank,
     by_rank,
     transfer_weight,
+    reserve,
 ):
     num_ops, num_devices = seconds.shape
     op_device = np.full(num_ops, -1, np.int32)
@@ -124,6 +127,7 @@ def _schedule(
     available = np.full((len(tensor_producer), num_devices), np.inf)  # when a tensor is on a device
     uses_left = use_start[1:] - use_start[:-1]
     held = np.zeros(num_devices, np.int64)
+    reserved_s = np.zeros(num_devices)
     missing = in_start[1:] - in_start[:-1]
     queue = [(0.0, np.int64(0))]
     queue.pop()
@@ -166,12 +170,16 @@ def _schedule(
             params = group_params[group] if group_device[group] < 0 else 0
             excess = max(np.int64(0), held[d] + params + copied + output_bytes + temp_bytes[op] - capacity[d])
             key = end + (rest_s[group, d] - seconds[op, d]) + (transfer_weight - 1.0) * caused
+            if reserve:
+                key += reserved_s[d]
             if excess < best_excess or (excess == best_excess and key < best_key):
                 best, best_key, best_end, best_excess = d, key, end, excess
         overflows = overflows or best_excess > 0
         if group_device[group] < 0:
             group_device[group] = best
             held[best] += group_params[group]
+            reserved_s[best] += rest_s[group, best]
+        reserved_s[best] -= seconds[op, best]
         for d in range(num_devices):
             rest_s[group, d] -= seconds[op, d]
         op_device[op] = best

@@ -10,6 +10,7 @@ of transfer time and several coarsenings, and the best is kept; the whole graph 
 """
 
 import dataclasses
+import itertools
 
 import numpy as np
 
@@ -47,8 +48,7 @@ def list_schedules(graph: Graph, cluster: Cluster) -> list[Schedule]:
     whole = Grouping(group_of_op=np.zeros(graph.num_ops, np.int32), num_groups=1)
     different: dict[bytes, Schedule] = {}
     for grouping in (whole, *(coarsen(graph, max_groups=max_groups) for max_groups in _MAX_GROUPS)):
-        for by_rank in (True, False):
-            for transfer_weight in _TRANSFER_WEIGHTS:
-                schedule = list_schedule(graph, cluster, grouping, by_rank=by_rank, transfer_weight=transfer_weight)
-                different.setdefault(schedule.device.tobytes(), schedule)
+        for by_rank, reserve, transfer_weight in itertools.product((True, False), (False, True), _TRANSFER_WEIGHTS):
+            schedule = list_schedule(graph, cluster, grouping, by_rank=by_rank, transfer_weight=transfer_weight, reserve=reserve)
+            different.setdefault(schedule.device.tobytes(), schedule)
     return sorted(different.values(), key=lambda schedule: (schedule.overflows, schedule.end_s))

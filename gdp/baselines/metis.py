@@ -22,6 +22,7 @@ from gdp.placement import Origin, Placement
 _VERTEX_UNITS = 1_000_000
 """METIS weighs in 32-bit integers: the whole graph weighs this much."""
 _EDGE_UNITS = 500_000_000
+_IMBALANCE = 0.05
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -29,7 +30,7 @@ class Metis:
     """One partition into as many parts as there are devices."""
 
     seed: int = 0
-    imbalance: float = 0.05
+    imbalance: float = _IMBALANCE
     """the heaviest part may weigh this fraction more than its share."""
 
     def __post_init__(self) -> None:
@@ -64,32 +65,33 @@ class MetisManyTimes:
         return self.search(graph, cluster).placement
 
     def search(self, graph: Graph, cluster: Cluster) -> SearchResult:
-        grouping = coarsen(graph)
-        problem = _Problem(graph, cluster, grouping)
-        generator = np.random.default_rng(self.seed)
-        best_device = np.zeros(graph.num_ops, np.int32)
-        best_score = np.inf
-        curve: list[float] = []
-        while len(curve) < self.evaluations:
-            rows = []
-            for number in range(len(curve), min(len(curve) + 64, self.evaluations)):
-                rows.append(
-                    problem.partition(
-                        seed=int(generator.integers(2**31)) if number else self.seed,
-                        imbalance=float(np.exp(generator.uniform(np.log(0.001), 0.0))) if number else 0.05,
-                        num_parts=int(generator.integers(min(2, cluster.num_devices), cluster.num_devices + 1))
-                        if number
-                        else cluster.num_devices,
-                        recursive=bool(generator.integers(2)) if number else False,
-                    )
-                )
-            device = grouping.expand(np.stack(rows))
-            score = scores(self.runtime.batch(graph, cluster, device), cluster, objective=self.objective)
-            if score.min() < best_score:
-                best_device, best_score = np.array(device[int(score.argmin())]), float(score.min())
-            curve += score.tolist()
+        devices = metis_partitions(graph, cluster, count=self.evaluations, seed=self.seed)
+        score = np.concatenate(
+            [
+                scores(self.runtime.batch(graph, cluster, devices[start : start + 64]), cluster, objective=self.objective)
+                for start in range(0, self.evaluations, 64)
+            ]
+        )
         origin = Origin(placer="metis-many-times", seed=self.seed, evaluations=self.evaluations)
-        return SearchResult.from_scores(Placement(device=best_device, origin=origin), curve)
+        return SearchResult.from_scores(Placement(device=np.array(devices[int(score.argmin())]), origin=origin), score.tolist())
+
+
+def metis_partitions(graph: Graph, cluster: Cluster, *, count: int, seed: int) -> Int32[np.ndarray, "count ops"]:
+    """Random partitions, see `MetisManyTimes`; row 0 is that of `Metis(seed=seed)`, and fewer rows are the first ones of more."""
+    grouping = coarsen(graph)
+    problem = _Problem(graph, cluster, grouping)
+    generator = np.random.default_rng(seed)
+    rows = [problem.partition(seed=seed, imbalance=_IMBALANCE, num_parts=cluster.num_devices, recursive=False)]
+    while len(rows) < count:
+        rows.append(
+            problem.partition(
+                seed=int(generator.integers(2**31)),
+                imbalance=float(np.exp(generator.uniform(np.log(0.001), 0.0))),
+                num_parts=int(generator.integers(min(2, cluster.num_devices), cluster.num_devices + 1)),
+                recursive=bool(generator.integers(2)),
+            )
+        )
+    return grouping.expand(np.stack(rows))
 
 
 class _Problem:
@@ -118,7 +120,7 @@ class _Problem:
             recursive=recursive,
             options=pymetis.Options(seed=seed % 2**31, ufactor=max(1, round(1000 * imbalance))),
         ).vertex_part
-        return chosen[np.asarray(parts)].astype(np.int32)
+        return np.asarray(chosen[np.asarray(parts)], np.int32)
 
 
 def _undirected(whole: Quotient, num_groups: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
