@@ -1,0 +1,54 @@
+"""What `conf/train.yaml` holds, typed."""
+
+import dataclasses
+from pathlib import Path
+from typing import Any, Literal
+
+from gdp.errors import InputError
+from gdp.features.config import FeatureConfig
+from gdp.learn.config import LearnConfig, RewardConfig
+from gdp.learn.imitation import ImitationConfig
+from gdp.learn.sources import PretrainingConfig
+from gdp.learn.validation import ValidationConfig
+from gdp.policy.config import PolicyConfig
+from gdp.tracking.choose import TrackerConfig
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SimulatorConfig:
+    """The simulator as the runtime."""
+
+    kind: Literal["simulator"]
+    dispatch: Literal["ready_order", "program_order"]
+    """see `gdp.runtime.simulator`."""
+    num_threads: int
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TrainConfig:
+    """All of `conf/train.yaml`."""
+
+    workload: PretrainingConfig
+    cluster: dict[str, Any] | None = None
+    """one cluster for all tasks, in the format of `gdp.cluster.read_cluster`; `None` for those that `workload` draws."""
+    cluster_source: str | None
+    """`local` or a YAML file in its place."""
+    features: FeatureConfig
+    policy: PolicyConfig
+    runtime: SimulatorConfig
+    reward: RewardConfig
+    learner: LearnConfig
+    tracker: TrackerConfig
+    imitation: ImitationConfig
+    validation: ValidationConfig
+    name: str
+    """of the checkpoint."""
+    seed: int
+    run_dir: Path
+    resume: Literal["auto", "never"]
+    """`auto` continues what the folder holds; `never` refuses a folder that holds a run."""
+    snapshot_every_updates: int
+
+    def __post_init__(self) -> None:
+        if self.seed < 0 or self.snapshot_every_updates < 1:
+            raise InputError(f"seed is {self.seed} and snapshot_every_updates {self.snapshot_every_updates}; they must be at least 0 and 1")

@@ -1,0 +1,218 @@
+"""Fine-tuning: adapts a policy to one graph on one cluster, and returns the best placement that was found, by whatever means.
+
+Simple placements are candidates from the start, so the result is never worse than the best of them; at the end the finalists are judged
+once more side by side, and when one device wins, that is the result.
+"""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Literal, Protocol
+
+import numpy as np
+import torch
+from jaxtyping import Float64, Int32, Int64
+
+from gdp.baselines.contiguous import Contiguous
+from gdp.baselines.list_scheduling import ListScheduling
+from gdp.baselines.local_search import LocalSearch
+from gdp.baselines.metis import Metis
+from gdp.baselines.single_device import single_devices
+from gdp.cluster import Cluster
+from gdp.errors import InputError
+from gdp.graph import Graph
+from gdp.learn.config import LearnConfig
+from gdp.learn.imitation import group_decisions
+from gdp.learn.learner import Incumbent, Learner
+from gdp.learn.loop import Update, learn
+from gdp.learn.sources import FixedTasks
+from gdp.learn.task import Task, TaskReward
+from gdp.measurement import Measurement, Objective, Runtime, Status
+from gdp.placement import Origin, Placement, Placer
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class FinetuneConfig:
+    """What fine-tuning spends, and on what."""
+
+    evaluations: int
+    """placements that the policy may try in the runtime; rounded down to whole updates, at least one."""
+    search_evaluations: int
+    """simulated placements that local search may try as one of the candidates; 0 leaves it out."""
+    parameters: Literal["conditioning_and_heads", "all"]
+    """what moves: the layers that condition the policy on the graph and its heads, or everything."""
+    max_groups: int
+    """decisions; a larger graph is grouped more coarsely."""
+
+    def __post_init__(self) -> None:
+        if self.evaluations < 1 or self.search_evaluations < 0 or self.max_groups < 1:
+            raise InputError(
+                f"fine-tuning has evaluations {self.evaluations}, search_evaluations {self.search_evaluations} and max_groups {self.max_groups}; "
+                "they must be at least 1, 0 and 1"
+            )
+        if self.parameters not in ("conditioning_and_heads", "all"):
+            raise InputError(f"finetune.parameters is {self.parameters!r}; it must be conditioning_and_heads or all")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class Candidate:
+    """One placement that was considered."""
+
+    name: str
+    """`one device: cuda:0`, `metis`, `fine-tuned`."""
+    placement: Placement
+    measurement: Measurement
+    """by the judge, in the final comparison where it took part in that."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class FinetuneResult:
+    """What fine-tuning found; `best` is the placement to use."""
+
+    best: Candidate
+    candidates: tuple[Candidate, ...]
+    """all of them, the fine-tuned one last; it is left out when the policy found no placement that runs."""
+    best_single: Candidate | None
+    """the best placement on one device; `None` when no device can hold the program."""
+    verdict: str
+    """one sentence for people."""
+    evaluations: Int64[np.ndarray, " updates"]
+    """evaluations spent after each update."""
+    best_s: Float64[np.ndarray, " updates"]
+    """objective of the best placement known after each update, candidates included."""
+    mean_sampled_s: Float64[np.ndarray, " updates"]
+    """mean objective of the valid placements of each update; infinite where none was valid."""
+
+
+class Watch(Protocol):
+    """Sees every update as it is done: to log it, to take a snapshot, to raise when the run shall stop."""
+
+    def __call__(self, update: Update) -> None: ...
+
+
+def finetune(
+    learner: Learner,
+    task: Task,
+    candidates: Sequence[Candidate],
+    *,
+    runtime: Runtime,
+    judge: Runtime,
+    reward: TaskReward,
+    config: LearnConfig,
+    objective: Objective,
+    origin: Origin,
+    watch: Watch,
+) -> FinetuneResult:
+    """Learns on one task from where `learner` stands, then judges the finalists.
+
+    `candidates` are the simple placements (`simple_candidates`), `runtime` evaluates what the policy proposes (it may predict most of a batch), `judge` decides in
+    the end, `origin` is written into the fine-tuned placement with the evaluations spent.
+    """
+    for candidate in candidates:
+        learner.offer(task, _incumbent(task, candidate), objective=objective)
+    for update in learn(learner, FixedTasks(tasks=(task,)), runtime, reward, config=config, objective=objective):
+        learner.curve.append(
+            (learner.evaluations, _incumbent_s(learner, task, objective), update.metrics.get("train/sampled_ratio", np.inf))
+        )
+        watch(update)
+    known = list(candidates)
+    best = learner.incumbent.get(task.name)
+    if best is not None and best.update > 0:
+        placement = Placement(device=best.device.copy(), origin=dataclasses.replace(origin, evaluations=learner.evaluations))
+        known.append(Candidate(name="fine-tuned", placement=placement, measurement=best.measurement))
+    known = judge_finalists(task.graph, task.cluster, known, judge=judge, objective=objective)
+    if not any(candidate.measurement.status == Status.OK for candidate in known):
+        raise InputError(
+            f"no placement of the graph from {task.graph.source!r} could run on cluster {task.cluster.name!r}: {known[-1].measurement.detail}"
+        )
+    winner = min(known, key=lambda candidate: candidate.measurement.objective_s(objective))
+    single = best_single(known, objective=objective)
+    curve = np.array(learner.curve, np.float64).reshape(-1, 3)
+    return FinetuneResult(
+        best=winner,
+        candidates=tuple(known),
+        best_single=single,
+        verdict=verdict(winner, single, task.cluster, objective=objective),
+        evaluations=curve[:, 0].astype(np.int64),
+        best_s=curve[:, 1],
+        mean_sampled_s=curve[:, 2] * task.reference_s,
+    )
+
+
+def simple_placers(*, predictor: Runtime, search_evaluations: int, seed: int, objective: Objective) -> dict[str, Placer]:
+    """The placers that need no learning, by the names of their candidates; those that try placements try them on `predictor`."""
+    placers: dict[str, Placer] = {
+        "contiguous": Contiguous(runtime=predictor, objective=objective),
+        "metis": Metis(seed=seed),
+        "list scheduling": ListScheduling(),
+    }
+    if search_evaluations:
+        placers["local search"] = LocalSearch(runtime=predictor, evaluations=search_evaluations, seed=seed, objective=objective)
+    return placers
+
+
+def simple_candidates(graph: Graph, cluster: Cluster, placers: Mapping[str, Placer], *, judge: Runtime) -> list[Candidate]:
+    """Every device alone, and what `placers` propose, all measured by the judge in one batch."""
+    placements = {
+        f"one device: {device.name}": Placement(device=row.copy(), origin=Origin(placer="single-device"))
+        for device, row in zip(cluster.devices, single_devices(graph, cluster), strict=True)
+    }
+    placements |= {name: placer(graph, cluster) for name, placer in placers.items()}
+    measured = judge.batch(graph, cluster, np.stack([placement.device for placement in placements.values()]))
+    return [
+        Candidate(name=name, placement=placement, measurement=measured[row]) for row, (name, placement) in enumerate(placements.items())
+    ]
+
+
+def judge_finalists(
+    graph: Graph, cluster: Cluster, candidates: Sequence[Candidate], *, judge: Runtime, objective: Objective
+) -> list[Candidate]:
+    """Measures once more, side by side, the best single device, the best simple placement and the fine-tuned one; the others keep their measurements."""
+    chosen = {id(min(candidates, key=lambda candidate: candidate.measurement.objective_s(objective))), id(candidates[-1])}
+    single = best_single(candidates, objective=objective)
+    if single is not None:
+        chosen.add(id(single))
+    simple = [candidate for candidate in candidates if candidate.name != "fine-tuned"]
+    chosen.add(id(min(simple, key=lambda candidate: candidate.measurement.objective_s(objective))))
+    finalists = [candidate for candidate in candidates if id(candidate) in chosen]
+    measured = judge.batch(graph, cluster, np.stack([candidate.placement.device for candidate in finalists]))
+    again = {id(candidate): measured[row] for row, candidate in enumerate(finalists)}
+    return [
+        dataclasses.replace(candidate, measurement=again[id(candidate)]) if id(candidate) in again else candidate
+        for candidate in candidates
+    ]
+
+
+def best_single(candidates: Sequence[Candidate], *, objective: Objective) -> Candidate | None:
+    """The best candidate that uses one device and can run; `None` when none can."""
+    single = [
+        candidate
+        for candidate in candidates
+        if candidate.measurement.status == Status.OK and len(set(candidate.placement.device.tolist())) == 1
+    ]
+    return min(single, key=lambda candidate: candidate.measurement.objective_s(objective)) if single else None
+
+
+def verdict(winner: Candidate, single: Candidate | None, cluster: Cluster, *, objective: Objective) -> str:
+    """What to tell the user: which placement won, and by how much over the best single device."""
+    used = len(set(winner.placement.device.tolist()))
+    if used == 1:
+        return f"one device is best: {cluster.devices[int(winner.placement.device[0])].name}"
+    if single is None:
+        return f"{winner.name} is best, on {used} devices; no single device can hold the program"
+    ratio = single.measurement.objective_s(objective) / winner.measurement.objective_s(objective)
+    sentence = f"{winner.name} is best, on {used} devices: {ratio:.2f} times as fast as {single.name.removeprefix('one device: ')} alone"
+    if objective == "step_time" and winner.measurement.step_time_high_s >= single.measurement.step_time_low_s:
+        return sentence + ", but their 95 % intervals overlap: the gain is not certain"
+    return sentence
+
+
+def _incumbent(task: Task, candidate: Candidate) -> Incumbent:
+    device: Int32[np.ndarray, " ops"] = candidate.placement.device
+    return Incumbent(
+        device=device, group_device=torch.from_numpy(group_decisions(task, device)), measurement=candidate.measurement, update=0
+    )
+
+
+def _incumbent_s(learner: Learner, task: Task, objective: Objective) -> float:
+    best = learner.incumbent.get(task.name)
+    return np.inf if best is None else best.measurement.objective_s(objective)

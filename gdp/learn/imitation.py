@@ -1,0 +1,137 @@
+"""Imitation of the best placement known for a task, found by search or by the policy itself: cross-entropy on every decision of every pass.
+
+As a warm-up before PPO it starts a policy from searched placements (`imitate`); as a term of the PPO loss (`LearnConfig.elite_weight`) it is self-imitation
+(Oh et al., arXiv 1806.05635, without their value gate). A decoding pass sees the pass before it; shown the target there, it would learn to copy. So each pass is
+taught to reach the target from what the policy itself decided in the pass before.
+"""
+
+import dataclasses
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+from jaxtyping import Float32, Int32, Int64
+
+from gdp.baselines.local_search import LocalSearch
+from gdp.cluster import Cluster
+from gdp.errors import InputError
+from gdp.learn.learner import Incumbent, Learner
+from gdp.learn.task import Task, TaskSource
+from gdp.measurement import Objective, Runtime
+from gdp.placement import Placement
+from gdp.policy.policy import Policy
+from gdp.runtime.roofline import op_time_s
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ImitationConfig:
+    """The warm-up before PPO."""
+
+    steps: int
+    """tasks drawn, one step of the optimiser each; 0 leaves the warm-up out."""
+    search_evaluations: int
+    """budget of the local search that finds a task's placement when the task is first drawn."""
+    learning_rate: float
+
+    def __post_init__(self) -> None:
+        if self.steps < 0 or self.search_evaluations < 1 or not self.learning_rate > 0:
+            raise InputError(
+                f"imitation has steps {self.steps}, search_evaluations {self.search_evaluations} and learning_rate {self.learning_rate}; "
+                "steps must be 0 or more, the others positive"
+            )
+
+
+def imitate(
+    learner: Learner,
+    source: TaskSource,
+    runtime: Runtime,
+    *,
+    config: ImitationConfig,
+    gradient_norm: float,
+    objective: Objective,
+    seed: int,
+) -> Iterator[dict[str, float]]:
+    """Moves the learner towards searched placements, from the step where it stands to `config.steps`; yields the metrics of each step."""
+    parameters = [parameter for group in learner.optimizer.param_groups for parameter in group["params"]]
+    while learner.imitation_step < config.steps:
+        learner.imitation_step += 1
+        for group in learner.optimizer.param_groups:
+            group["lr"] = config.learning_rate
+        task = source(learner.numpy_generator)
+        if task.name not in learner.incumbent:
+            learner.offer(
+                task, searched(task, runtime, evaluations=config.search_evaluations, objective=objective, seed=seed), objective=objective
+            )
+            learner.evaluations += config.search_evaluations
+        best = learner.incumbent.get(task.name)
+        if best is None:
+            continue
+        learner.optimizer.zero_grad()
+        loss = imitation_loss(learner.policy, task, best.group_device, generator=learner.torch_generator)
+        loss.backward()  # type: ignore[no-untyped-call]
+        norm = float(torch.nn.utils.clip_grad_norm_(parameters, gradient_norm))
+        learner.optimizer.step()
+        yield {
+            "imitation/loss": float(loss.detach()),
+            "imitation/gradient_norm": norm,
+            "imitation/target_ratio": best.measurement.objective_s(objective) / task.reference_s,
+        }
+
+
+def imitation_loss(
+    policy: Policy, task: Task, target: Int64[torch.Tensor, " groups"], *, generator: torch.Generator
+) -> Float32[torch.Tensor, ""]:
+    """Minus the mean log-probability of the target in every pass, each pass given the policy's own sample of the pass before."""
+    with torch.no_grad():
+        sampled = policy.sample(task.tensors, num_samples=1, temperature=1.0, generator=generator).device[0]
+    passes = len(sampled)
+    rows = sampled[None].repeat(passes, 1, 1)
+    diagonal = torch.arange(passes)
+    rows[diagonal, diagonal] = target
+    log_prob, _ = policy.evaluate(task.tensors, rows)
+    return -log_prob[diagonal, diagonal].mean()
+
+
+def searched(task: Task, runtime: Runtime, *, evaluations: int, objective: Objective, seed: int) -> Incumbent:
+    """What a local search finds for a task, with equal devices in canonical order, so that equal tasks have equal targets."""
+    placement = LocalSearch(runtime=runtime, evaluations=evaluations, seed=seed, objective=objective)(task.graph, task.cluster)
+    group_device = canonical(group_decisions(task, placement.device), task.cluster)
+    device = task.grouping.expand(group_device.astype(np.int32))
+    measurement = runtime(task.graph, task.cluster, Placement(device=device, origin=placement.origin))
+    return Incumbent(device=device, group_device=torch.from_numpy(group_device), measurement=measurement, update=0)
+
+
+def group_decisions(task: Task, op_device: Int32[np.ndarray, " ops"]) -> Int64[np.ndarray, " groups"]:
+    """The device on which most of each group's work lies in a placement of ops."""
+    work = op_time_s(task.graph, task.cluster).min(axis=1) + 1e-12
+    cell = task.grouping.group_of_op.astype(np.int64) * task.cluster.num_devices + op_device
+    total = np.bincount(cell, weights=work, minlength=task.grouping.num_groups * task.cluster.num_devices)
+    return np.asarray(total.reshape(task.grouping.num_groups, -1).argmax(axis=1))
+
+
+def canonical(group_device: Int64[np.ndarray, " groups"], cluster: Cluster) -> Int64[np.ndarray, " groups"]:
+    """The same placement with interchangeable devices renumbered in the order in which groups first use them.
+
+    Devices are taken as interchangeable when they have one kind and one memory and exchanging them leaves bandwidths and latencies as they are.
+    """
+    order = list(dict.fromkeys(group_device.tolist()))
+    order += [device for device in range(cluster.num_devices) if device not in order]
+    renumbered = np.empty(cluster.num_devices, np.int64)
+    free = set(range(cluster.num_devices))
+    for device in order:
+        chosen = min(other for other in free if _interchangeable(cluster, device, other))
+        renumbered[device] = chosen
+        free.remove(chosen)
+    return np.asarray(renumbered[group_device])
+
+
+def _interchangeable(cluster: Cluster, one: int, other: int) -> bool:
+    if cluster.devices[one].kind != cluster.devices[other].kind or cluster.memory_bytes[one] != cluster.memory_bytes[other]:
+        return False
+    swapped = np.arange(cluster.num_devices)
+    swapped[[one, other]] = other, one
+    pairs = ~np.eye(cluster.num_devices, dtype=bool)
+    return all(
+        bool((matrix[pairs] == matrix[np.ix_(swapped, swapped)][pairs]).all())
+        for matrix in (cluster.bandwidth_bytes_per_s, cluster.latency_s)
+    )

@@ -1,0 +1,127 @@
+"""Snapshots: the exact state of a run, private to it, from which a killed run continues to the same result (bit for bit on a CPU).
+
+Not a checkpoint: a checkpoint (`gdp.hub`) is the policy alone, for others. A snapshot is one file, replaced atomically, read with `weights_only`.
+"""
+
+import dataclasses
+import fcntl
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from gdp.atomic_file import replacing
+from gdp.errors import InputError
+from gdp.learn.advantage import History, Trials
+from gdp.learn.learner import Incumbent, Learner
+from gdp.measurement import Measurement, Status
+
+_FORMAT = 1
+
+
+def save_snapshot(path: Path, learner: Learner, *, run: str, extra: dict[str, float]) -> None:
+    """Writes the learner's whole state to `path`; `run` names the configuration it belongs to, `extra` holds numbers of the caller's own."""
+    document = {
+        "format": _FORMAT,
+        "run": run,
+        "extra": extra,
+        "imitation_step": learner.imitation_step,
+        "update": learner.update,
+        "evaluations": learner.evaluations,
+        "last_improvement": learner.last_improvement,
+        "curve": learner.curve,
+        "numpy_generator": learner.numpy_generator.bit_generator.state,
+        "history": {name: dataclasses.asdict(history) for name, history in learner.history.items()},
+        "incumbent": {name: _incumbent_document(best) for name, best in learner.incumbent.items()},
+    }
+    content = {
+        "document": json.dumps(document),
+        "policy": learner.policy.state_dict(),
+        "optimizer": learner.optimizer.state_dict(),
+        "torch_generator": learner.torch_generator.get_state(),
+        "incumbent_device": {name: torch.from_numpy(best.device.copy()) for name, best in learner.incumbent.items()},
+        "incumbent_group_device": {name: best.group_device for name, best in learner.incumbent.items()},
+    }
+    with replacing(path) as temporary:
+        torch.save(content, temporary)
+
+
+def restore_snapshot(path: Path, learner: Learner, *, run: str) -> dict[str, float]:
+    """Puts the learner into the state that `save_snapshot` wrote, and returns its `extra` numbers.
+
+    Raises `InputError` when the file is damaged or belongs to a run of another configuration.
+    """
+    try:
+        content: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
+        document = json.loads(content["document"])
+    except (OSError, RuntimeError, KeyError, ValueError, EOFError) as error:
+        raise InputError(f"the snapshot {path} cannot be read: {error}; delete the run folder and start anew") from error
+    if document["format"] != _FORMAT:
+        raise InputError(
+            f"the snapshot {path} has format {document['format']}, this version reads {_FORMAT}; start the run anew in another run_dir"
+        )
+    if document["run"] != run:
+        raise InputError(f"the run folder {path.parent} holds a run of another configuration (see its config.yaml); name another run_dir")
+    learner.policy.load_state_dict(content["policy"])
+    learner.optimizer.load_state_dict(content["optimizer"])
+    learner.torch_generator.set_state(content["torch_generator"])
+    learner.numpy_generator.bit_generator.state = document["numpy_generator"]
+    learner.imitation_step = document["imitation_step"]
+    learner.update = document["update"]
+    learner.evaluations = document["evaluations"]
+    learner.last_improvement = document["last_improvement"]
+    learner.curve = [(float(spent), float(best), float(mean)) for spent, best, mean in document["curve"]]
+    learner.history = {
+        name: History(trials=Trials(**both["trials"]), valid=Trials(**both["valid"])) for name, both in document["history"].items()
+    }
+    learner.incumbent = {
+        name: Incumbent(
+            device=content["incumbent_device"][name].numpy(),
+            group_device=content["incumbent_group_device"][name],
+            measurement=_measurement(best["measurement"]),
+            update=best["update"],
+        )
+        for name, best in document["incumbent"].items()
+    }
+    return {name: float(value) for name, value in document["extra"].items()}
+
+
+@contextmanager
+def lock_folder(folder: Path) -> Iterator[None]:
+    """Holds a run folder for this process alone; the lock goes with the process, however it ends.
+
+    Raises `InputError` when another run holds it.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    with open(folder / ".lock", "w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise InputError(f"another run is at work in {folder}; wait for it to end, or name another run_dir") from error
+        yield
+
+
+def _incumbent_document(best: Incumbent) -> dict[str, Any]:
+    fields = {field.name: getattr(best.measurement, field.name) for field in dataclasses.fields(Measurement) if field.name != "timeline"}
+    measurement = {name: value.tolist() if isinstance(value, np.ndarray) else value for name, value in fields.items()}
+    return {"update": best.update, "measurement": measurement}
+
+
+def _measurement(document: dict[str, Any]) -> Measurement:
+    return Measurement(
+        status=Status(document["status"]),
+        detail=document["detail"],
+        step_time_s=document["step_time_s"],
+        step_time_low_s=document["step_time_low_s"],
+        step_time_high_s=document["step_time_high_s"],
+        num_runs=document["num_runs"],
+        bottleneck_s=document["bottleneck_s"],
+        peak_memory_bytes=np.array(document["peak_memory_bytes"], np.int64),
+        busy_s=np.array(document["busy_s"], np.float64),
+        num_transfers=document["num_transfers"],
+        transferred_bytes=document["transferred_bytes"],
+    )

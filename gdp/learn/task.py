@@ -1,0 +1,109 @@
+"""What is learned on: one graph on one cluster, made ready for the policy, and the placements that were tried on it."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Protocol
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float32, Float64, Int32, Int64
+
+from gdp.baselines.contiguous import contiguous_splits
+from gdp.baselines.list_scheduling import ListScheduling
+from gdp.baselines.single_device import single_devices
+from gdp.capture.coarsening import Grouping, coarsen
+from gdp.cluster import Cluster
+from gdp.errors import InputError
+from gdp.features.config import FeatureConfig
+from gdp.features.featurize import featurize
+from gdp.features.graph_tensors import GraphTensors
+from gdp.graph import Graph
+from gdp.learn.config import RewardConfig
+from gdp.measurement import MeasurementBatch, Objective, Runtime, Status
+from gdp.reward import RewardFn, negative_sqrt_time
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class Task:
+    """One graph to place on one cluster."""
+
+    name: str
+    """unique within a run: rewards of the same name share their baseline and their incumbent."""
+    graph: Graph
+    cluster: Cluster
+    grouping: Grouping
+    """ops that are decided together."""
+    tensors: GraphTensors
+    """what the policy sees."""
+    reference_s: float
+    """time of the best simple placement that can run; rewards are relative to it."""
+
+
+class TaskSource(Protocol):
+    """Draws the next task to learn on."""
+
+    def __call__(self, generator: np.random.Generator) -> Task: ...
+
+
+TaskReward = Callable[[Task], RewardFn]
+"""The reward of a task's placements."""
+
+
+def relative_reward(config: RewardConfig) -> TaskReward:
+    """`gdp.reward.negative_sqrt_time`, relative to each task's reference time."""
+
+    def reward(task: Task) -> RewardFn:
+        return negative_sqrt_time(reference_s=task.reference_s, invalid=config.invalid, objective=config.objective)
+
+    return reward
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class Rollouts:
+    """Placements that the policy sampled for one task, and what became of them. One episode is one placement."""
+
+    device: Int64[torch.Tensor, "samples passes groups"]
+    """the decisions of every decoding pass; the last pass is the placement."""
+    log_prob: Float32[torch.Tensor, "samples passes groups"]
+    """log-probability of each decision under the policy that sampled it."""
+    op_device: Int32[np.ndarray, "samples ops"]
+    measurements: MeasurementBatch
+    reward: Float64[np.ndarray, " samples"]
+
+    @property
+    def valid(self) -> Bool[np.ndarray, " samples"]:
+        """Which placements could run."""
+        return np.asarray(self.measurements.status == Status.OK)
+
+
+def make_task(
+    name: str, graph: Graph, cluster: Cluster, *, runtime: Runtime, features: FeatureConfig, max_groups: int | None, objective: Objective
+) -> Task:
+    """Groups and featurises a graph, and times the simple placements that its rewards are relative to.
+
+    Raises `InputError` when no simple placement can run.
+    """
+    grouping = coarsen(graph, max_groups=max_groups)
+    return Task(
+        name=name,
+        graph=graph,
+        cluster=cluster,
+        grouping=grouping,
+        tensors=featurize(graph, cluster, grouping, features),
+        reference_s=reference_s(graph, cluster, runtime=runtime, objective=objective),
+    )
+
+
+def reference_s(graph: Graph, cluster: Cluster, *, runtime: Runtime, objective: Objective) -> float:
+    """Seconds of the best simple placement that can run: everything on one device, a contiguous split, list scheduling.
+
+    Raises `InputError` when none of them can run.
+    """
+    simple = [single_devices(graph, cluster), contiguous_splits(graph, cluster), ListScheduling()(graph, cluster).device[None]]
+    best = float(runtime.batch(graph, cluster, np.concatenate(simple)).objective_s(objective).min())
+    if not np.isfinite(best):
+        raise InputError(
+            f"no simple placement of the graph from {graph.source!r} can run on cluster {cluster.name!r}: neither one device, a contiguous split nor list scheduling; "
+            "give the cluster more memory or make the program smaller"
+        )
+    return best

@@ -1,0 +1,40 @@
+"""Numbers as lines of JSON, one a step: always there, readable while the run goes on."""
+
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+
+from gdp.atomic_file import write_text
+
+
+class JsonlTracker:
+    """Appends `{"step": ..., name: number, ...}` to a file; a number that is not finite is written as null.
+
+    Opened for a run that continues after step `resume_step`, it first drops what a killed run wrote beyond that step, a half-written line included.
+    """
+
+    def __init__(self, path: Path, *, resume_step: int) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_text(path, "".join(_kept(path, resume_step)))
+        self._file = open(path, "a", encoding="utf-8")
+
+    def log(self, metrics: Mapping[str, float], *, step: int) -> None:
+        numbers = {name: value if math.isfinite(value) else None for name, value in metrics.items()}
+        self._file.write(json.dumps({"step": step, **numbers}) + "\n")
+        self._file.flush()
+
+    def close(self) -> None:
+        self._file.close()
+
+
+def _kept(path: Path, resume_step: int) -> list[str]:
+    lines = []
+    for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
+        try:
+            step = json.loads(line)["step"]
+        except ValueError:
+            continue
+        if step <= resume_step:
+            lines.append(line + "\n")
+    return lines
