@@ -74,6 +74,10 @@ class Executor:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Ends the threads."""
         for orders in self._orders:
             orders.put(None)
         for thread in self._threads:

@@ -133,7 +133,7 @@ class _Loading:
             stages[home].append(Stage(piece=NO_PIECE, forward=_nothing, waits=(), arguments=(), results=(), sends=sends, frees=()))
         wanted = self._wanted()
         for number, piece in enumerate(self.pieces):
-            sources = [self.producer.get(name, name) for name in piece.inputs] + list(piece.after)
+            sources = [self.producer.get(name, name) for name in piece.inputs]
             arrived = [arrival[source, piece.device] for source in sources if (source, piece.device) in arrival]
             freed = []
             for name in piece.inputs:
@@ -173,8 +173,6 @@ class _Loading:
                     names = wanted[self.producer[name]].setdefault(piece.device, [])
                     if name not in names:
                         names.append(name)
-            for earlier in piece.after:
-                wanted[earlier].setdefault(piece.device, [])
         return wanted
 
     def _output(self, result: Any) -> Any:

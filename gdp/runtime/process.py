@@ -1,0 +1,128 @@
+"""A child process that answers requests, and whose crash, hang or nonsense is an answer, too.
+
+A request and its answer are each one line of JSON. The child's standard output belongs to whatever it runs; answers come over a pipe of their own. Its standard error goes to
+a file whose last line explains a crash.
+"""
+
+import json
+import os
+import select
+import signal
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+from gdp.measurement import Status
+
+_MAX_ANSWER_BYTES = 2**28
+
+
+class ChildFailed(Exception):
+    """The child did not answer, and is gone. `status` says how."""
+
+    def __init__(self, status: Status, detail: str) -> None:
+        super().__init__(detail)
+        self.status = status
+        self.detail = detail
+
+
+class Child:
+    """A running child process in a session of its own."""
+
+    def __init__(self, command: Sequence[str], *, environment: Mapping[str, str]) -> None:
+        self._errors = tempfile.NamedTemporaryFile(prefix="gdp-worker-", suffix=".log")  # noqa: SIM115
+        self._answers, write_end = os.pipe()
+        self._buffer = b""
+        self._oom_kills = _oom_kills()
+        self._process = subprocess.Popen(
+            [*command, str(write_end)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=self._errors,
+            env={**environment},
+            pass_fds=(write_end,),
+            start_new_session=True,
+        )
+        os.close(write_end)
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def ask(self, request: Mapping[str, Any], *, timeout_s: float) -> dict[str, Any]:
+        """The child's answer. Raises `ChildFailed`, and ends the child, when there is none within the time or it makes no sense."""
+        try:
+            assert self._process.stdin is not None
+            self._process.stdin.write(json.dumps(request).encode() + b"\n")
+            self._process.stdin.flush()
+        except BrokenPipeError:
+            raise self._failure(Status.FAILED, "ended before it was asked") from None
+        line = self._read_line(timeout_s)
+        try:
+            answer = json.loads(line)
+        except ValueError:
+            raise self._failure(Status.FAILED, f"gave an answer that is no JSON: {line[:80]!r}") from None
+        if not isinstance(answer, dict):
+            raise self._failure(Status.FAILED, f"gave an answer that is no JSON object: {line[:80]!r}")
+        return answer
+
+    def close(self) -> None:
+        """Ends the child and everything it started."""
+        if self._process.poll() is None:
+            try:
+                os.killpg(self._process.pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+        self._process.wait()
+        if self._process.stdin is not None and not self._process.stdin.closed:
+            try:
+                self._process.stdin.close()
+            except BrokenPipeError:
+                pass
+        if self._answers >= 0:
+            os.close(self._answers)
+            self._answers = -1
+        self._errors.close()
+
+    def _read_line(self, timeout_s: float) -> bytes:
+        deadline = monotonic() + timeout_s
+        poll = select.poll()
+        poll.register(self._answers, select.POLLIN)
+        while b"\n" not in self._buffer:
+            left_s = deadline - monotonic()
+            if left_s <= 0 or not poll.poll(min(left_s, 3600.0) * 1000):
+                if monotonic() < deadline:
+                    continue
+                raise self._failure(Status.TIMED_OUT, f"did not answer within {timeout_s:g} s")
+            part = os.read(self._answers, 2**16)
+            if not part:
+                raise self._failure(Status.FAILED, "ended")
+            self._buffer += part
+            if len(self._buffer) > _MAX_ANSWER_BYTES:
+                raise self._failure(Status.FAILED, f"gave an answer of over {_MAX_ANSWER_BYTES} bytes")
+        line, _, self._buffer = self._buffer.partition(b"\n")
+        return line
+
+    def _failure(self, status: Status, what: str) -> ChildFailed:
+        if what.startswith("ended"):
+            code = self._process.wait()
+            if code == -signal.SIGKILL and _oom_kills() > self._oom_kills:
+                status, what = Status.OUT_OF_MEMORY, "was killed by the system for lack of memory"
+            elif code < 0:
+                what += f" by signal {signal.Signals(-code).name}"
+            else:
+                what += f" with exit code {code}"
+        errors = Path(self._errors.name).read_text(errors="replace").strip().splitlines()
+        self.close()
+        return ChildFailed(
+            status, f"the measuring process {what}" + (f": {errors[-1][:500]}" if errors and status == Status.FAILED else "")
+        )
+
+
+def _oom_kills() -> int:
+    """How many processes the system has killed for lack of memory since it started."""
+    lines = Path("/proc/vmstat").read_text().splitlines()
+    return next((int(line.split()[1]) for line in lines if line.startswith("oom_kill ")), 0)

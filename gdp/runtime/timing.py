@@ -1,0 +1,155 @@
+"""How a candidate's step time is told apart from the incumbent's on a machine whose speed drifts.
+
+Both run in turn, A B A B, and the unit of evidence is the ratio of a candidate's step to the incumbent's step beside it: what slows both cancels. The median ratio has
+a distribution-free confidence interval from order statistics: the k-th smallest and k-th largest of n independent values enclose the median of their
+distribution with probability 1 - 2 P(Binomial(n, 1/2) < k) (Conover, Practical Nonparametric Statistics, section 3.2). Nothing is assumed about the noise but that steps
+are independent; slow drift is correlated noise, and pairing removes it.
+
+Evidence is looked at after 6, 12, 24, ... pairs. Stopping where it suffices makes the nominal 95 % of the last interval a few percent optimistic; a verdict that matters
+deserves a comparison of a fixed number of pairs (`precision=0`).
+"""
+
+import dataclasses
+import math
+from collections.abc import Callable, Sequence
+from time import perf_counter
+from typing import Literal
+
+import numpy as np
+
+MIN_PAIRS = 6
+"""With fewer values, no two of them enclose the median with 95 % confidence."""
+
+Verdict = Literal["faster", "slower", "equal", "too_noisy"]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Protocol:
+    """How much evidence is taken."""
+
+    max_warm_up: int = 10
+    """steps before timing, at most; warming up ends when steps no longer get faster."""
+    max_pairs: int = 48
+    precision: float = 0.01
+    """no more pairs when the interval of the ratio is within this to either side, relatively."""
+    clearly_slower: float = 1.1
+    """no more pairs when the whole interval of the ratio is above this."""
+    max_time_s: float = 10.0
+    """no more pairs after this time, warming up left out, once there are `MIN_PAIRS`."""
+
+    def __post_init__(self) -> None:
+        if self.max_pairs < MIN_PAIRS:
+            raise ValueError(f"max_pairs is {self.max_pairs}; a 95 % interval of the median needs at least {MIN_PAIRS} pairs")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Interval:
+    """A median and its confidence interval."""
+
+    median: float
+    low: float
+    high: float
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """A candidate's step time divided by the incumbent's."""
+
+    ratio: float
+    """median of the ratios of neighbouring steps; below 1 the candidate is faster."""
+    low: float
+    high: float
+    """95 % confidence interval of `ratio`."""
+    num_pairs: int
+    candidate_s: float
+    incumbent_s: float
+    """median seconds of each, as they ran."""
+    resolution: float = 0.02
+    """differences up to this, relatively, count as none."""
+
+    @property
+    def verdict(self) -> Verdict:
+        """`faster` or `slower` when the interval leaves out 1; else `equal` when it is within the resolution, and `too_noisy` when the machine cannot tell."""
+        if self.high < 1:
+            return "faster"
+        if self.low > 1:
+            return "slower"
+        return "equal" if self.high - 1 <= self.resolution and 1 - self.low <= self.resolution else "too_noisy"
+
+
+def interval_rank(num_values: int, *, confidence: float = 0.95) -> int:
+    """The largest k for which the k-th smallest and the k-th largest value enclose the median with at least `confidence`; 0 when there is none."""
+    tail, rank = 0.0, 0
+    while rank < num_values // 2:
+        tail += math.comb(num_values, rank) * 0.5**num_values
+        if 1 - 2 * tail < confidence:
+            break
+        rank += 1
+    return rank
+
+
+def median_interval(values: Sequence[float], *, confidence: float = 0.95) -> Interval:
+    """The median of `values` with its confidence interval; of fewer than `MIN_PAIRS` values, the whole range of positive numbers."""
+    ordered = sorted(values)
+    rank = interval_rank(len(ordered), confidence=confidence)
+    median = float(np.median(ordered))
+    if not rank:
+        return Interval(median=median, low=0.0, high=math.inf)
+    return Interval(median=median, low=float(ordered[rank - 1]), high=float(ordered[-rank]))
+
+
+def compare_times(candidate_s: Sequence[float], incumbent_s: Sequence[float]) -> Comparison:
+    """Compares times taken in turn: the i-th of one beside the i-th of the other."""
+    interval = median_interval([a / b for a, b in zip(candidate_s, incumbent_s, strict=True)])
+    return Comparison(
+        ratio=interval.median,
+        low=interval.low,
+        high=interval.high,
+        num_pairs=len(candidate_s),
+        candidate_s=float(np.median(candidate_s)),
+        incumbent_s=float(np.median(incumbent_s)),
+    )
+
+
+def warm_up(step: Callable[[], float], *, max_steps: int) -> int:
+    """Calls `step` until its times stop falling: the fastest of the last three is not 3 % below the fastest before. Returns the number of calls."""
+    times: list[float] = []
+    while len(times) < max_steps:
+        times.append(step())
+        if len(times) >= 5 and min(times[-3:]) > 0.97 * min(times[:-3]):
+            break
+    return len(times)
+
+
+def in_turn(
+    candidate: Callable[[], float], incumbent: Callable[[], float], protocol: Protocol, *, clock: Callable[[], float] = perf_counter
+) -> tuple[list[float], list[float]]:
+    """Times of both, taken in turn until the protocol is satisfied. Each callable runs one step and returns its seconds."""
+    warm_up(candidate, max_steps=protocol.max_warm_up)
+    warm_up(incumbent, max_steps=protocol.max_warm_up)
+    candidate_s: list[float] = []
+    incumbent_s: list[float] = []
+    begin, look = clock(), MIN_PAIRS
+    while len(candidate_s) < protocol.max_pairs:
+        candidate_s.append(candidate())
+        incumbent_s.append(incumbent())
+        late = clock() - begin > protocol.max_time_s and len(candidate_s) >= MIN_PAIRS
+        if late:
+            break
+        if len(candidate_s) == look:
+            look *= 2
+            seen = compare_times(candidate_s, incumbent_s)
+            precise = max(seen.high - seen.ratio, seen.ratio - seen.low) <= protocol.precision * seen.ratio
+            if precise or seen.low > protocol.clearly_slower:
+                break
+    return candidate_s, incumbent_s
+
+
+def alone(step: Callable[[], float], protocol: Protocol, *, clock: Callable[[], float] = perf_counter) -> list[float]:
+    """Times of one placement by itself, for the anchor of a scale: as many as the protocol asks of a pair."""
+    warm_up(step, max_steps=protocol.max_warm_up)
+    times: list[float] = []
+    begin = clock()
+    while len(times) < protocol.max_pairs and (clock() - begin <= protocol.max_time_s or len(times) < MIN_PAIRS):
+        times.append(step())
+    return times

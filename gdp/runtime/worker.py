@@ -1,0 +1,164 @@
+"""The process in which programs are measured: `python -m gdp.runtime.worker FD` answers one request a line on standard input, writing to file descriptor FD.
+
+`load` takes the program, `measure` times placements, `profile` times ops. Requests and answers are those of `Bench`. The process ends when its parent does.
+"""
+
+import json
+import os
+import sys
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any
+
+import numpy as np
+import torch
+
+from gdp.runtime.executor import Executor, Step, StepFailed
+from gdp.runtime.pieces import cut, cut_every_op
+from gdp.runtime.stages import Loaded
+from gdp.runtime.timing import Protocol, alone, in_turn, warm_up
+from gdp.runtime.values import difference, on_host, program_values
+
+_MAX_KEPT = 2
+"""How many placements stay loaded: the incumbent and the candidate."""
+
+
+class Bench:
+    """One program and the devices it is measured on."""
+
+    def __init__(self) -> None:
+        self._executor: Executor | None = None
+        self._devices: tuple[str, ...] = ()
+        self._kept: dict[tuple[int, ...], Loaded] = {}
+
+    def answer(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """The answer to a request; `out_of_memory` or `failed` with a sentence when it could not be done."""
+        commands: dict[str, Callable[..., dict[str, Any]]] = {"load": self.load, "measure": self.measure, "profile": self.profile}
+        arguments = {key: value for key, value in request.items() if key != "command"}
+        try:
+            return commands[request["command"]](**arguments)
+        except Exception as error:
+            self._kept.clear()
+            causes: list[BaseException] = [error]
+            while (cause := causes[-1].__cause__) is not None:
+                causes.append(cause)
+            status = "out_of_memory" if any(_lacks_memory(each) for each in causes) else "failed"
+            message = str(error).splitlines()[0] if str(error) else "no message"
+            return {status: message if isinstance(error, StepFailed | _WrongOutputs) else f"{type(error).__name__}: {message}"}
+
+    def load(self, *, program: str, inputs: str, ops: list[str], seed: int) -> dict[str, Any]:
+        """Takes a program and its flat inputs from files, and runs it once, unplaced. Placements will name devices in the order of `ops`."""
+        self._program = torch.export.load(program)
+        flat_inputs = torch.load(inputs, weights_only=True)
+        generator = torch.Generator()
+        generator.manual_seed(seed)
+        self._program = on_host(self._program)
+        self._values = program_values(self._program, flat_inputs, generator=generator)
+        self._ops = ops
+        self._results = [_name_or_value(result) for result in self._program.graph.output_node().args[0]]
+        placeholders = [node.name for node in self._program.graph.nodes if node.op == "placeholder"]
+        torch.set_num_threads(len(os.sched_getaffinity(0)))
+        with torch.inference_mode():
+            self._reference = tuple(self._program.graph_module(*[self._values[name] for name in placeholders]))
+        return {"ok": True}
+
+    def measure(self, *, devices: list[str], candidate: list[int], incumbent: list[int] | None, protocol: dict[str, Any]) -> dict[str, Any]:
+        """Times a placement, in turn with the incumbent when there is one, after checking its outputs. `*_s` are lists of step times; `busy_s` medians by device."""
+        executor = self._executor_for(devices)
+        steps: list[Step] = []
+        loaded = self._loaded(executor, tuple(candidate))
+
+        def run() -> float:
+            step = executor.step(loaded)
+            steps.append(Step(step_time_s=step.step_time_s, busy_s=step.busy_s, piece_s=(), outputs=()))
+            return step.step_time_s
+
+        if incumbent is None:
+            candidate_s = alone(run, Protocol(**protocol))
+            incumbent_s: list[float] = []
+        else:
+            other = self._loaded(executor, tuple(incumbent))
+            candidate_s, incumbent_s = in_turn(run, lambda: executor.step(other).step_time_s, Protocol(**protocol))
+        busy_s = np.median([step.busy_s for step in steps[-len(candidate_s) :]], axis=0)
+        return {"candidate_s": candidate_s, "incumbent_s": incumbent_s, "busy_s": busy_s.tolist()}
+
+    def profile(self, *, device: str, num_steps: int) -> dict[str, Any]:
+        """Seconds of every op on one device: medians over steps that run op by op. `step_time_s` is the median of whole steps, run in turn with those."""
+        devices = [device]
+        executor = self._executor_for(devices)
+        pieces = cut_every_op(self._program)
+        by_op = executor.load(pieces, values=self._values, homes={}, results=[])
+        whole = self._loaded(executor, (0,) * len(self._ops))
+        warm_up(lambda: executor.step(by_op).step_time_s, max_steps=10)
+        op_s, step_s = [], []
+        for _ in range(num_steps):
+            op_s.append(executor.step(by_op).piece_s)
+            step_s.append(executor.step(whole).step_time_s)
+        medians = np.median(op_s, axis=0)
+        return {
+            "op_s": {piece.ops[0]: float(seconds) for piece, seconds in zip(pieces, medians, strict=True)},
+            "step_time_s": float(np.median(step_s)),
+        }
+
+    def _executor_for(self, devices: list[str]) -> Executor:
+        if self._executor is None or self._devices != tuple(devices):
+            self._kept.clear()
+            if self._executor is not None:
+                self._executor.close()
+            self._executor, self._devices = Executor(devices), tuple(devices)
+        return self._executor
+
+    def _loaded(self, executor: Executor, placement: tuple[int, ...]) -> Loaded:
+        """The program cut by a placement, its outputs checked once."""
+        if placement in self._kept:
+            self._kept[placement] = self._kept.pop(placement)
+            return self._kept[placement]
+        device_of_op = dict(zip(self._ops, placement, strict=True))
+        homes = {name: device for name, device in device_of_op.items() if name in self._values}
+        loaded = executor.load(cut(self._program, device_of_op), values=self._values, homes=homes, results=self._results)
+        wrong = difference(executor.step(loaded).outputs, self._reference)
+        if wrong:
+            raise _WrongOutputs(f"the outputs differ from those of the unplaced program: {wrong}")
+        self._kept[placement] = loaded
+        while len(self._kept) > _MAX_KEPT:
+            self._kept.pop(next(iter(self._kept)))
+        return loaded
+
+
+class _WrongOutputs(Exception):
+    pass
+
+
+def _lacks_memory(error: BaseException) -> bool:
+    return isinstance(error, MemoryError | torch.OutOfMemoryError) or "can't allocate memory" in str(error)
+
+
+def _name_or_value(result: object) -> object:
+    return result.name if isinstance(result, torch.fx.Node) else result
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Serves requests until standard input ends, which it does when the parent process does, however that came."""
+    requests: SimpleQueue[bytes] = SimpleQueue()
+    source = os.fdopen(os.dup(0), "rb")
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+
+    def read() -> None:
+        for line in source:
+            requests.put(line)
+        os._exit(0)
+
+    threading.Thread(target=read, name="requests", daemon=True).start()
+    bench = Bench()
+    with open(int(arguments[0]), "w", encoding="utf-8") as answers:
+        while True:
+            answers.write(json.dumps(bench.answer(json.loads(requests.get()))) + "\n")
+            answers.flush()
+
+
+if __name__ == "__main__":
+    assert Path(__file__).name == "worker.py"
+    main(sys.argv[1:])
