@@ -3,6 +3,10 @@
 Costs come mostly from a few round values, so that ties (in time, in rank, in size) are common; some are arbitrary.
 """
 
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import numpy as np
 from hypothesis import strategies as st
 
@@ -17,6 +21,14 @@ FLOPS_PER_S = {"fast": 8.0, "slow": 2.0}
 
 _seconds = st.one_of(st.sampled_from([0.0, 0.5, 1.0, 2.0]), st.floats(0.0, 3.0))
 _bytes = st.sampled_from([0, 1, 2, 4, 8, 1000])
+
+
+@contextmanager
+def _random_state_kept() -> Iterator[None]:
+    """The run-time type checks look at a random item of each tuple; a strategy may not move the global random state."""
+    state = random.getstate()
+    yield
+    random.setstate(state)
 
 
 def _array(draw: st.DrawFn, elements: st.SearchStrategy, count: int, dtype: type) -> np.ndarray:
@@ -41,25 +53,26 @@ def graphs(
     edges = draw(st.permutations(edges))
     group = st.sampled_from([Graph.NO_GROUP, Graph.NO_GROUP, Graph.NO_GROUP, 0, 1]) if colocation else st.just(Graph.NO_GROUP)
     kinds = draw(st.lists(st.sampled_from(KINDS), unique=True)) if measured else []
-    return Graph(
-        op_type=tuple(draw(st.lists(st.sampled_from(["MatMul", "Add", "Reshape"]), min_size=num_ops, max_size=num_ops))),
-        name=tuple(f"op{op}" for op in range(num_ops)),
-        module_path=("",) * num_ops,
-        flops=_array(draw, st.one_of(st.sampled_from([0.0, 1.0, 8.0]), st.floats(0.0, 20.0)), num_ops, np.float64),
-        accessed_bytes=_array(draw, _bytes, num_ops, np.int64),
-        param_bytes=_array(draw, _bytes, num_ops, np.int64),
-        temp_bytes=_array(draw, _bytes, num_ops, np.int64),
-        phase=np.zeros(num_ops, np.int8),
-        colocation_group=_array(draw, group, num_ops, np.int32),
-        tensor_producer=producer,
-        tensor_bytes=np.where(control, 0, _array(draw, _bytes, num_tensors, np.int64)),
-        tensor_shape=((-1,),) * num_tensors,
-        tensor_dtype=tuple(CONTROL if alone else "float32" for alone in control),
-        edge_tensor=np.array([tensor for tensor, _ in edges], np.int32),
-        edge_consumer=np.array([op for _, op in edges], np.int32),
-        source="tests.strategies.graphs",
-        measured_time_s={kind: _array(draw, _seconds, num_ops, np.float64) for kind in kinds},
-    )
+    with _random_state_kept():
+        return Graph(
+            op_type=tuple(draw(st.lists(st.sampled_from(["MatMul", "Add", "Reshape"]), min_size=num_ops, max_size=num_ops))),
+            name=tuple(f"op{op}" for op in range(num_ops)),
+            module_path=("",) * num_ops,
+            flops=_array(draw, st.one_of(st.sampled_from([0.0, 1.0, 8.0]), st.floats(0.0, 20.0)), num_ops, np.float64),
+            accessed_bytes=_array(draw, _bytes, num_ops, np.int64),
+            param_bytes=_array(draw, _bytes, num_ops, np.int64),
+            temp_bytes=_array(draw, _bytes, num_ops, np.int64),
+            phase=np.zeros(num_ops, np.int8),
+            colocation_group=_array(draw, group, num_ops, np.int32),
+            tensor_producer=producer,
+            tensor_bytes=np.where(control, 0, _array(draw, _bytes, num_tensors, np.int64)),
+            tensor_shape=((-1,),) * num_tensors,
+            tensor_dtype=tuple(CONTROL if alone else "float32" for alone in control),
+            edge_tensor=np.array([tensor for tensor, _ in edges], np.int32),
+            edge_consumer=np.array([op for _, op in edges], np.int32),
+            source="tests.strategies.graphs",
+            measured_time_s={kind: _array(draw, _seconds, num_ops, np.float64) for kind in kinds},
+        )
 
 
 @st.composite
@@ -71,27 +84,28 @@ def clusters(draw: st.DrawFn, *, min_devices: int = 1, max_devices: int = 4, equ
     count = draw(st.integers(min_devices, max_devices))
     kinds = [draw(st.sampled_from(KINDS))] * count if equal else draw(st.lists(st.sampled_from(KINDS), min_size=count, max_size=count))
     num_channels = draw(st.integers(0, 3))
-    memory = st.just(2**40) if roomy else st.sampled_from([0, 8, 64, 1000, 5000, 2**40, 2**40])
+    memory = st.just(2**40) if roomy else st.sampled_from([0, 100, 3000, 8000, 2**40, 2**40, 2**40, 2**40])
     shape = (count, count)
     bandwidth = _array(draw, st.one_of(st.sampled_from([1.0, 4.0, np.inf]), st.floats(0.5, 100.0)), count**2, np.float64)
-    return Cluster(
-        name="tests.strategies.clusters",
-        devices=tuple(
-            Device(
-                name=f"gpu{number}",
-                kind=kind,
-                memory_bytes=draw(memory),
-                flops_per_s={"float32": FLOPS_PER_S[kind]},
-                memory_bytes_per_s=1000.0,
-                op_overhead_s=0.25,
-            )
-            for number, kind in enumerate(kinds)
-        ),
-        bandwidth_bytes_per_s=bandwidth.reshape(shape),
-        latency_s=_array(draw, _seconds, count**2, np.float64).reshape(shape),
-        channel=_array(draw, st.integers(Cluster.NO_CHANNEL, num_channels - 1), count**2, np.int32).reshape(shape),
-        channel_name=tuple(f"channel{number}" for number in range(num_channels)),
-    )
+    with _random_state_kept():
+        return Cluster(
+            name="tests.strategies.clusters",
+            devices=tuple(
+                Device(
+                    name=f"gpu{number}",
+                    kind=kind,
+                    memory_bytes=draw(memory),
+                    flops_per_s={"float32": FLOPS_PER_S[kind]},
+                    memory_bytes_per_s=1000.0,
+                    op_overhead_s=0.25,
+                )
+                for number, kind in enumerate(kinds)
+            ),
+            bandwidth_bytes_per_s=bandwidth.reshape(shape),
+            latency_s=_array(draw, _seconds, count**2, np.float64).reshape(shape),
+            channel=_array(draw, st.integers(Cluster.NO_CHANNEL, num_channels - 1), count**2, np.int32).reshape(shape),
+            channel_name=tuple(f"channel{number}" for number in range(num_channels)),
+        )
 
 
 @st.composite

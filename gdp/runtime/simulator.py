@@ -1,0 +1,110 @@
+"""The simulator as a `Runtime`: the rule of `specification.py`, compiled, and bit-equal to it.
+
+Many placements of one graph are simulated at a time, on `num_threads` threads without the GIL. What depends on the graph and the cluster
+alone is prepared once and kept.
+"""
+
+import dataclasses
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+from jaxtyping import Float64, Int32
+
+from gdp.cluster import Cluster
+from gdp.errors import InputError
+from gdp.graph import Graph
+from gdp.measurement import Measurement, MeasurementBatch, Status
+from gdp.placement import Placement
+from gdp.runtime.event_kernel import PRIORITY, PROGRAM_ORDER, READY_ORDER, simulate_rows
+from gdp.runtime.event_log import EventLog, event_log, timeline_of_log
+from gdp.runtime.plan import plan_of
+from gdp.runtime.verdict import Dispatch, check_rank, invalid_detail, out_of_memory_detail
+
+_DISPATCH = {"ready_order": READY_ORDER, "program_order": PROGRAM_ORDER, "priority": PRIORITY}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class Simulator:
+    """Simulates steps by the rule of `specification.py` (docs/simulator.md explains it).
+
+    A placement that does not fit into memory has infinite times; its peaks, busy times and transfers are those of a step on devices with memory enough.
+    Raises `InputError` when the ranks do not suit the graph, or when times overflow.
+    """
+
+    dispatch: Dispatch = "ready_order"
+    """which of its ready ops a device takes."""
+    rank: Float64[np.ndarray, " ops"] | None = None
+    """for `priority` alone: a number per op, the highest goes first."""
+    with_timeline: bool = False
+    """whether a call also returns the timeline; a batch never does."""
+    num_threads: int = 1
+    """threads for a batch."""
+
+    def __post_init__(self) -> None:
+        if self.dispatch not in _DISPATCH:
+            raise InputError(f"there is no dispatch {self.dispatch!r}; choose one of {', '.join(_DISPATCH)}")
+        if self.num_threads < 1:
+            raise InputError(f"num_threads is {self.num_threads}; it must be at least 1")
+
+    def __call__(self, graph: Graph, cluster: Cluster, placement: Placement) -> Measurement:
+        """One simulated step."""
+        device = placement.device[np.newaxis]
+        if not self.with_timeline:
+            return self.batch(graph, cluster, device)[0]
+        log = event_log(graph.num_ops, graph.num_edges, cluster.num_devices)
+        measurement = self._run(graph, cluster, device, log)[0]
+        if measurement.status == Status.INVALID:
+            return measurement
+        return dataclasses.replace(measurement, timeline=timeline_of_log(log, plan_of(graph, cluster)))
+
+    def batch(self, graph: Graph, cluster: Cluster, device: Int32[np.ndarray, "batch placed"]) -> MeasurementBatch:
+        """Simulated steps of many placements; row `i` of `device` holds the device index of every op. No timelines."""
+        return self._run(graph, cluster, device, event_log(0, 0, 0))
+
+    def _run(self, graph: Graph, cluster: Cluster, device: np.ndarray, log: EventLog) -> MeasurementBatch:
+        check_rank(graph, self.dispatch, self.rank)
+        plan = plan_of(graph, cluster)
+        batch = len(device)
+        status = np.full(batch, Status.INVALID, np.int8)
+        step_time_s, bottleneck_s = np.full(batch, np.inf), np.full(batch, np.inf)
+        peak = np.zeros((batch, cluster.num_devices), np.int64)
+        busy_s = np.zeros((batch, cluster.num_devices))
+        num_transfers, transferred = np.zeros(batch, np.int32), np.zeros(batch, np.int64)
+        results = (status, step_time_s, bottleneck_s, peak, busy_s, num_transfers, transferred)
+        priority = np.zeros(0) if self.rank is None else -self.rank
+
+        def simulate(rows: slice) -> None:
+            simulate_rows(plan, device[rows], _DISPATCH[self.dispatch], priority, *(result[rows] for result in results), log)
+
+        device = np.ascontiguousarray(device)
+        if device.shape[1] == graph.num_ops and self.num_threads > 1 and batch > 1:
+            with ThreadPoolExecutor(self.num_threads) as pool:
+                list(pool.map(simulate, _slices(batch, pieces=4 * self.num_threads)))
+        elif device.shape[1] == graph.num_ops:
+            simulate(slice(None))
+        ok = status == Status.OK
+        over = ok & (peak > cluster.memory_bytes).any(axis=1)
+        status[over] = Status.OUT_OF_MEMORY
+        step_time_s[over] = bottleneck_s[over] = np.inf
+        detail = [""] * batch
+        for row in np.flatnonzero(status != Status.OK).tolist():
+            detail[row] = out_of_memory_detail(cluster, peak[row]) if over[row] else invalid_detail(graph, cluster, device[row])
+        return MeasurementBatch(
+            status=status,
+            detail=tuple(detail),
+            step_time_s=step_time_s,
+            step_time_low_s=step_time_s,
+            step_time_high_s=step_time_s,
+            num_runs=np.ones(batch, np.int32),
+            bottleneck_s=bottleneck_s,
+            peak_memory_bytes=peak,
+            busy_s=busy_s,
+            num_transfers=num_transfers,
+            transferred_bytes=transferred,
+        )
+
+
+def _slices(count: int, *, pieces: int) -> list[slice]:
+    """`range(count)` cut into at most `pieces` pieces, more than threads, so that none waits long for another."""
+    step = -(-count // pieces)
+    return [slice(start, start + step) for start in range(0, count, step)]
