@@ -1,12 +1,12 @@
 """Which ops of a TensorFlow graph must share a device."""
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from jaxtyping import Int32
 
+from gdp.capture.disjoint_sets import DisjointSets
 from gdp.capture.tensorflow_tensors import is_handle
 from gdp.graph import Graph
 
@@ -20,29 +20,18 @@ def colocation_groups(ops: Sequence[Any], place: Mapping[str, int]) -> Int32[np.
         ops: the operations of a `tf.Graph` that are captured.
         place: the index in `ops` of each name.
     """
-    root = list(range(len(ops)))
-
-    def find(op: int) -> int:
-        while root[op] != op:
-            root[op] = root[root[op]]
-            op = root[op]
-        return op
-
-    def unite(one: int, other: int) -> None:
-        first, second = sorted((find(one), find(other)))
-        root[second] = first
-
+    together = DisjointSets(len(ops))
     # A group that is named after a node left out still holds its members together.
     absent: dict[str, int] = {}
     for number, op in enumerate(ops):
         for tensor in op.inputs:
             if is_handle(tensor, op):
-                unite(place[tensor.op.name], number)
+                together.join(place[tensor.op.name], number)
         for label in op.node_def.attr["_class"].list.s if "_class" in op.node_def.attr else ():
             other = label.decode().removeprefix("loc:@")
-            unite(place[other] if other in place else absent.setdefault(other, number), number)
-    sizes = Counter(find(op) for op in range(len(ops)))
-    groups: dict[int, int] = {}
-    return np.array(
-        [groups.setdefault(find(op), len(groups)) if sizes[find(op)] > 1 else Graph.NO_GROUP for op in range(len(ops))], np.int32
-    )
+            together.join(place[other] if other in place else absent.setdefault(other, number), number)
+    labels = together.labels()
+    shared = np.bincount(labels)[labels] > 1
+    groups = np.full(len(ops), Graph.NO_GROUP, np.int32)
+    _, groups[shared] = np.unique(labels[shared], return_inverse=True)
+    return groups
