@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from gdp.measurement import Measurement, Status
+from gdp.measurement import Measurement, Objective, Status
 from gdp.report.data import Candidate, Interval, Section, interval
 from gdp.report.markup import Markup, percent, shorten, tag, text
 from gdp.report.quantity import count, data_size, ratio, seconds
@@ -20,7 +20,7 @@ _STATUS = {
 def candidates_chart(section: Section) -> Markup:
     """One row per candidate, the fastest first, those that cannot run last."""
     measured = any(candidate.measured is not None for candidate in section.candidates)
-    rows = sorted(section.candidates, key=lambda candidate: _rank(candidate, section))
+    rows = sorted(section.candidates, key=lambda candidate: rank(candidate, section.objective))
     reference = section.candidate(section.reference)
     highs = [
         bounds.high
@@ -45,10 +45,10 @@ def candidates_chart(section: Section) -> Markup:
     )
 
 
-def _rank(candidate: Candidate, section: Section) -> tuple[bool, float]:
-    """Measured ones are ordered by what was measured; a failed measurement overrules a good prediction."""
+def rank(candidate: Candidate, objective: Objective) -> tuple[bool, float]:
+    """The order of candidates. Measured ones are ordered by what was measured; a failed measurement overrules a good prediction."""
     decisive = candidate.measured if candidate.measured is not None else candidate.predicted
-    return decisive.status != Status.OK, decisive.objective_s(section.objective)
+    return decisive.status != Status.OK, decisive.objective_s(objective)
 
 
 def _row(candidate: Candidate, section: Section, reference: Candidate, top: float, with_measured: bool) -> Markup:
@@ -75,7 +75,7 @@ def _row(candidate: Candidate, section: Section, reference: Candidate, top: floa
 
 
 def _cell(label: str, value: str) -> Markup:
-    return tag("td", {"data-label": label}, text(value))
+    return tag("td", {"data-label": label}, tag("span", {}, text(value)))
 
 
 def _with_bounds(measurement: Measurement | None, bounds: Interval | None) -> str:

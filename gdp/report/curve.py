@@ -74,7 +74,7 @@ def learning_chart(section: Section) -> Markup:
         scaled,
     )
     labels = [
-        tag("div", {"class": f"end {style}", "style": f"top:{number(at)}px", "title": name}, text(shorten(name)))
+        tag("div", {"class": f"level-name {style}", "style": f"top:{number(at)}px", "title": name}, text(shorten(name)))
         for at, name, style in _spread(ends)
     ]
     legend = tag(

@@ -15,26 +15,27 @@ FULL_SCALE_FROM = 0.2
 """Below this share of the capacity the picture would be empty: the scale then ends above the peak, and the labels alone speak of the capacity."""
 
 
-def memory_chart(cluster: Cluster, measurement: Measurement, timeline: Timeline | None, *, span_s: float) -> Markup:
-    """A row per device: use over time where the timeline has it, else a bar of the peak."""
+def memory_chart(cluster: Cluster, measurement: Measurement, timeline: Timeline | None, *, span_s: float, peak_bytes: int) -> Markup:
+    """A row per device in use: bytes over time where the timeline has them, else a bar of the peak. `peak_bytes`, the highest of the charts compared, sets the scale."""
     peaks = measurement.peak_memory_bytes.astype(np.float64)
     capacity = cluster.memory_bytes.astype(np.float64)
-    to_capacity = bool((peaks >= FULL_SCALE_FROM * capacity).any())
-    top_of_all = max(float(peaks.max()) * 1.15, 1.0)
+    to_capacity = bool((peak_bytes >= FULL_SCALE_FROM * capacity).any())
+    top_of_all = max(peak_bytes * 1.15, 1.0)
     rows = []
     for number, where in enumerate(cluster.devices):
+        if not peaks[number]:
+            continue
         top = max(float(capacity[number]), float(peaks[number]), 1.0) if to_capacity else top_of_all
         shape = (
             _area(timeline, number, top, span_s)
             if timeline is not None and len(timeline.memory_time_s[number])
             else _bar(float(peaks[number]) / top)
         )
-        used = (
-            f"{share(float(peaks[number] / capacity[number]))} of {data_size(float(capacity[number]))}"
-            if capacity[number]
-            else "no memory of its own"
-        )
-        title = f"{where.name}: peak {data_size(float(peaks[number]))}, {used}"
+        peak, room = data_size(float(peaks[number])), data_size(float(capacity[number]))
+        in_short = f"{peak} of {room}" if capacity[number] else peak
+        title = f"{where.name}: peak {in_short}"
+        if capacity[number]:
+            title += f", {share(float(peaks[number] / capacity[number]))}"
         over = peaks[number] > capacity[number]
         drawing = tag(
             "svg",
@@ -53,7 +54,7 @@ def memory_chart(cluster: Cluster, measurement: Measurement, timeline: Timeline 
             "div",
             {"class": "lane-label"},
             tag("b", {}, text(shorten(where.name))),
-            tag("span", {"class": "bad"} if over else {}, text(f"{data_size(float(peaks[number]))} · {used}")),
+            tag("span", {"class": "bad"} if over else {}, text(in_short)),
         )
         rows.append(tag("div", {"class": "lane memory"}, label, drawing))
     scale = (

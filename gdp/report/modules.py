@@ -43,7 +43,7 @@ def modules_chart(graph: Graph, cluster: Cluster, device: Int32[np.ndarray, " op
         drawing = tag(
             "svg", {"width": "100%", "height": 16, "role": "img", "aria-label": f"{name}: {_in_words(cluster, of_device)}"}, *pieces
         )
-        where = tag("span", {}, text(_in_words(cluster, of_device)))
+        where = tag("span", {}, text(f"{seconds(float(of_device.sum()))} on {_in_words(cluster, of_device)}"))
         label = tag("div", {"class": "lane-label"}, tag("b", {"title": name}, text(shorten(name))), where)
         rows.append(tag("div", {"class": "lane module"}, label, drawing))
     keys = [tag("li", {}, tag("i", {"class": f"key {device_class(i)}"}), text(where.name)) for i, where in enumerate(cluster.devices)]
@@ -80,7 +80,7 @@ def module_groups(graph: Graph) -> dict[str, np.ndarray]:
 def _in_words(cluster: Cluster, of_device: np.ndarray) -> str:
     used = np.flatnonzero(of_device)
     if not len(used):
-        return "no work"
+        return "no device"
     total = float(of_device.sum())
     ordered: list[int] = used[np.argsort(-of_device[used], kind="stable")].tolist()
     if len(ordered) == 1:

@@ -7,7 +7,7 @@ import numpy as np
 
 from gdp.atomic_file import write_text
 from gdp.measurement import Measurement, Status, Timeline
-from gdp.report.candidates import candidates_chart
+from gdp.report.candidates import candidates_chart, rank
 from gdp.report.curve import learning_chart
 from gdp.report.data import Candidate, ReportData, Section, interval
 from gdp.report.markup import Markup, join, shorten, tag, text
@@ -62,7 +62,7 @@ def _section(section: Section, number: int) -> Markup:
     side_by_side = []
     if section.curves:
         side_by_side.append(
-            _figure("Search", "The best placement found so far, by number of placements evaluated.", learning_chart(section))
+            _figure("Search", "Step time of the best placement found so far, by number of placements evaluated.", learning_chart(section))
         )
     points = pairs(section)
     if len(points) >= 2:
@@ -99,7 +99,7 @@ def _tiles(section: Section, best: Candidate, reference: Candidate) -> Markup:
     shown = best.measured if best.measured is not None and reference.measured is not None else best.predicted
     against = reference.measured if shown is best.measured and reference.measured is not None else reference.predicted
     how = "measured" if shown is best.measured else "predicted"
-    gain = speedup(best, reference, section.objective)
+    gain = None if best.name == reference.name else speedup(best, reference, section.objective)
     ours, theirs = interval(shown, section.objective), interval(against, section.objective)
     name = "step time" if section.objective == "step_time" else "time per step, pipelined"
     tiles = [
@@ -108,7 +108,13 @@ def _tiles(section: Section, best: Candidate, reference: Candidate) -> Markup:
         (
             "speed-up",
             ratio(gain.value) if gain else "–",
-            f"{gain.low:.2f} to {gain.high:.2f}" if gain and gain.low < gain.high else "predicted" if gain else "",
+            f"{gain.low:.2f} to {gain.high:.2f}"
+            if gain and gain.low < gain.high
+            else "predicted"
+            if gain
+            else "one device is best"
+            if ours
+            else "",
         ),
         ("moved per step", data_size(best.predicted.transferred_bytes), f"{count(best.predicted.num_transfers)} transfers"),
         ("fullest device", *_fullest(section, best.predicted)),
@@ -132,7 +138,8 @@ def _fullest(section: Section, measurement: Measurement) -> tuple[str, str]:
 
 def _timelines(section: Section, best: Candidate, reference: Candidate) -> list[Markup]:
     drawn = []
-    for candidate in [best] if best.name == reference.name else [best, reference]:
+    compared = _compared(section, best, reference)
+    for candidate in (best,) if compared is best else (best, compared):
         for how, measurement in (("measured", candidate.measured), ("predicted", candidate.predicted)):
             if measurement is not None and measurement.status == Status.OK and measurement.timeline is not None:
                 drawn.append((candidate, how, measurement, measurement.timeline))
@@ -142,15 +149,24 @@ def _timelines(section: Section, best: Candidate, reference: Candidate) -> list[
     span_s = max(_end(timeline) for _, _, _, timeline in drawn) * 1.005
     if not 0 < span_s < math.inf:
         return []
+    peak_bytes = max(int(measurement.peak_memory_bytes.max()) for _, _, measurement, _ in drawn)
     figures = []
     for candidate, how, measurement, timeline in drawn:
-        role = "chosen" if candidate is best else "the best single device, on the same scale"
+        role = "the chosen placement" if candidate is best else "on the same scale"
         chart = timeline_chart(section.graph, section.cluster, candidate.placement.device, measurement, timeline, span_s=span_s)
-        memory = memory_chart(section.cluster, measurement, timeline, span_s=span_s)
+        memory = memory_chart(section.cluster, measurement, timeline, span_s=span_s, peak_bytes=peak_bytes)
         lead = f"One {how} step of {shorten(candidate.name)}: {role}."
         below = [tag("h4", {}, text("Memory")), memory] if measurement.peak_memory_bytes.any() else []
         figures.append(_figure(f"Timeline: {candidate.name}", lead, join([chart, *below])))
     return figures
+
+
+def _compared(section: Section, best: Candidate, reference: Candidate) -> Candidate:
+    """What the chosen placement is drawn beside: the best single device, or, where that was chosen, the next best."""
+    if best.name != reference.name:
+        return reference
+    others = [candidate for candidate in section.candidates if candidate.name != best.name]
+    return min(others, key=lambda candidate: rank(candidate, section.objective), default=best)
 
 
 def _modules(section: Section, best: Candidate) -> list[Markup]:

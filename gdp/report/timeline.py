@@ -3,33 +3,20 @@
 import dataclasses
 
 import numpy as np
-from jaxtyping import Float64, Int32, Int64
+from jaxtyping import Int32
 
 from gdp.cluster import Cluster
 from gdp.graph import Graph, Phase
 from gdp.measurement import Measurement, Timeline
-from gdp.report.chain import Chain, chain, channel_of
+from gdp.report.chain import Chain, chain
+from gdp.report.lanes import Lane, device_lanes, link_lanes
 from gdp.report.marks import Mark, merge
 from gdp.report.markup import Markup, disclosure, join, percent, shorten, table, tag, text
 from gdp.report.quantity import count, data_size, seconds, share, ticks, work
 
 MAX_MARKS = 3000
 """Drawn per timeline at most, so that a page of many ops stays light."""
-MAX_LINK_LANES = 8
 LANE_PX, LINK_PX, CHAIN_PX = 30, 14, 3
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
-class _Lane:
-    """Events that share a row."""
-
-    label: str
-    detail: str
-    event: Int64[np.ndarray, " events"]
-    start_s: Float64[np.ndarray, " events"]
-    end_s: Float64[np.ndarray, " events"]
-    on_chain: Int64[np.ndarray, " _"]
-    is_link: bool
 
 
 def device_class(device: int) -> str:
@@ -42,92 +29,45 @@ def timeline_chart(
 ) -> Markup:
     """The chart of one placement; `span_s` is the time at its right edge, shared by the charts that are to be compared."""
     critical = chain(graph, cluster, device, timeline)
-    device_lanes = _device_lanes(cluster, device, timeline, critical)
-    link_lanes, left_out = _link_lanes(graph, cluster, timeline, critical)
+    links, left_out = link_lanes(graph, cluster, timeline, critical)
+    lanes = device_lanes(cluster, device, timeline, critical) + links
+    step_s = float(timeline.op_end_s.max())
     pixel_s = span_s / 1200
     while True:
-        merged = [merge(lane.event, lane.start_s, lane.end_s, pixel_s=pixel_s) for lane in device_lanes + link_lanes]
-        if sum(len(marks) for marks in merged) <= MAX_MARKS:
+        merged = [merge(lane.event, lane.start_s, lane.end_s, pixel_s=pixel_s) for lane in lanes]
+        chained = [_joined(lane, pixel_s) for lane in lanes]
+        if sum(map(len, merged)) + sum(map(len, chained)) <= MAX_MARKS:
             break
         pixel_s *= 2
     rows = []
-    for lane, marks in zip(device_lanes + link_lanes, merged, strict=True):
+    for lane, marks, links_of_chain in zip(lanes, merged, chained, strict=True):
         if lane.is_link:
             drawn = [_transfer_mark(graph, cluster, timeline, mark, span_s) for mark in marks]
         else:
             drawn = [_op_mark(graph, device, mark, span_s) for mark in marks]
-        rows.append(_row(lane, drawn, span_s, pixel_s))
-    note = (
-        tag("p", {"class": "hint"}, text(f"{len(left_out)} quieter links are not drawn: {seconds(sum(left_out))} of transfers in all."))
-        if left_out
-        else Markup("")
-    )
+        rows.append(_row(lane, drawn, links_of_chain, step_s, span_s))
+    idle = [
+        where.name for number, where in enumerate(cluster.devices) if not (timeline.op_end_s > timeline.op_start_s)[device == number].any()
+    ]
+    notes = [f"Idle: {', '.join(map(shorten, idle))}."] if idle else []
+    if left_out:
+        notes.append(f"{len(left_out)} quieter links are not drawn: {seconds(sum(left_out))} of transfers in all.")
     return join(
         [
-            tag("div", {"class": "lanes"}, *rows, _axis(span_s)),
-            note,
+            tag("div", {"class": "lanes"}, *rows, _axis(step_s, span_s)),
+            *(tag("p", {"class": "hint"}, text(note)) for note in notes),
             _legend(graph, critical),
             _tables(graph, cluster, device, measurement, timeline, critical),
         ]
     )
 
 
-def _device_lanes(cluster: Cluster, device: Int32[np.ndarray, " ops"], timeline: Timeline, critical: Chain) -> list[_Lane]:
-    lanes = []
-    length = float(timeline.op_end_s.max())
-    for number, where in enumerate(cluster.devices):
-        ops = np.flatnonzero(device == number)
-        busy = float((timeline.op_end_s[ops] - timeline.op_start_s[ops]).sum())
-        lanes.append(
-            _Lane(
-                label=where.name,
-                detail=f"busy {share(busy / length)}" if length else "idle",
-                event=ops,
-                start_s=timeline.op_start_s[ops],
-                end_s=timeline.op_end_s[ops],
-                on_chain=critical.ops[device[critical.ops] == number],
-                is_link=False,
-            )
-        )
-    return lanes
-
-
-def _link_lanes(graph: Graph, cluster: Cluster, timeline: Timeline, critical: Chain) -> tuple[list[_Lane], list[float]]:
-    """The busiest links, busiest first, and the seconds of those left out."""
-    carrier = channel_of(cluster, timeline)
-    seconds_of = timeline.transfer_end_s - timeline.transfer_start_s
-    used = sorted({int(c) for c in carrier}, key=lambda c: (-float(seconds_of[carrier == c].sum()), c))
-    lanes = []
-    for link in used[:MAX_LINK_LANES]:
-        transfers = np.flatnonzero(carrier == link)
-        if link < cluster.num_channels:
-            label = cluster.channel_name[link]
-        else:
-            source, destination = divmod(link - cluster.num_channels, cluster.num_devices)
-            label = f"{cluster.devices[source].name} → {cluster.devices[destination].name}"
-        carried = int(graph.tensor_bytes[timeline.transfer_tensor[transfers]].sum())
-        lanes.append(
-            _Lane(
-                label=label,
-                detail=data_size(carried),
-                event=transfers,
-                start_s=timeline.transfer_start_s[transfers],
-                end_s=timeline.transfer_end_s[transfers],
-                on_chain=critical.transfers[carrier[critical.transfers] == link],
-                is_link=True,
-            )
-        )
-    return lanes, [float(seconds_of[carrier == link].sum()) for link in used[MAX_LINK_LANES:]]
-
-
-def _row(lane: _Lane, drawn: list[Markup], span_s: float, pixel_s: float) -> Markup:
+def _row(lane: Lane, drawn: list[Markup], chained: list[Mark], step_s: float, span_s: float) -> Markup:
     height = LINK_PX if lane.is_link else LANE_PX
     grid = [
         tag("line", {"class": "grid", "x1": percent(t / span_s), "x2": percent(t / span_s), "y1": 0, "y2": height + CHAIN_PX + 2})
         for t in ticks(span_s, at_most=8)
     ]
-    starts = {int(e): (float(s), float(t)) for e, s, t in zip(lane.event, lane.start_s, lane.end_s, strict=True)}
-    spans = np.array([starts[int(event)] for event in lane.on_chain], np.float64).reshape(-1, 2)
     underline = [
         tag(
             "rect",
@@ -139,7 +79,7 @@ def _row(lane: _Lane, drawn: list[Markup], span_s: float, pixel_s: float) -> Mar
                 "height": CHAIN_PX,
             },
         )
-        for m in _joined(spans, pixel_s)
+        for m in chained
     ]
     drawing = tag(
         "svg",
@@ -150,6 +90,10 @@ def _row(lane: _Lane, drawn: list[Markup], span_s: float, pixel_s: float) -> Mar
             "aria-label": f"{lane.label}: {len(lane.event)} events, {lane.detail}",
         },
         *grid,
+        tag(
+            "line",
+            {"class": "step-end", "x1": percent(step_s / span_s), "x2": percent(step_s / span_s), "y1": 0, "y2": height + CHAIN_PX + 2},
+        ),
         tag("g", {"class": "marks"}, *drawn),
         *underline,
     )
@@ -157,8 +101,10 @@ def _row(lane: _Lane, drawn: list[Markup], span_s: float, pixel_s: float) -> Mar
     return tag("div", {"class": "lane link" if lane.is_link else "lane"}, label, drawing)
 
 
-def _joined(spans: Float64[np.ndarray, "spans 2"], pixel_s: float) -> list[Mark]:
-    """Touching spans as one."""
+def _joined(lane: Lane, pixel_s: float) -> list[Mark]:
+    """The lane's part of the chain, with touching events as one."""
+    of_lane = np.isin(lane.event, lane.on_chain)
+    spans = np.stack([lane.start_s[of_lane], lane.end_s[of_lane]], axis=1)
     marks: list[Mark] = []
     for start, end in sorted(spans.tolist()):
         if end <= start:
@@ -199,11 +145,12 @@ def _rect(mark: Mark, style: str, title: str, span_s: float, height: int) -> Mar
     return tag("rect", {"class": style + wide, **place}, tag("title", {}, text(title)))
 
 
-def _axis(span_s: float) -> Markup:
-    marked = ticks(span_s, at_most=8)
-    labels = [
-        tag("text", {"x": percent(t / span_s), "y": 12, "class": "tick" if i % 2 == 0 else "tick odd"}, text(seconds(t)))
-        for i, t in enumerate(marked)
+def _axis(step_s: float, span_s: float) -> Markup:
+    labels = [_tick(step_s, span_s, "tick strong")]
+    labels += [
+        _tick(moment, span_s, "tick" if i % 2 == 0 else "tick odd")
+        for i, moment in enumerate(ticks(span_s, at_most=8))
+        if abs(moment - step_s) > 0.09 * span_s
     ]
     return tag(
         "div",
@@ -211,6 +158,12 @@ def _axis(span_s: float) -> Markup:
         tag("div", {"class": "lane-label"}),
         tag("svg", {"width": "100%", "height": 16, "aria-hidden": "true"}, *labels),
     )
+
+
+def _tick(moment: float, span_s: float, style: str) -> Markup:
+    at = moment / span_s
+    side = " start" if at < 0.04 else " end" if at > 0.94 else ""
+    return tag("text", {"x": percent(at), "y": 12, "class": style + side}, text(seconds(moment)))
 
 
 def _legend(graph: Graph, critical: Chain) -> Markup:
