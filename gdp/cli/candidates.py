@@ -1,0 +1,70 @@
+"""The placers that every command puts side by side, the policy among them."""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from gdp.cluster import Cluster
+from gdp.compare import Candidate
+from gdp.errors import InputError
+from gdp.graph import Graph
+from gdp.measurement import Objective, Runtime, Status
+from gdp.placement import Placer
+
+ZERO_SHOT = "zero-shot"
+
+
+def simple_placers(*, runtime: Runtime, seed: int, objective: Objective) -> dict[str, Placer]:
+    """The baselines that need no search, by the names that tables print."""
+    from gdp.baselines.contiguous import Contiguous
+    from gdp.baselines.list_scheduling import ListScheduling
+    from gdp.baselines.metis import Metis
+    from gdp.baselines.single_device import SingleDevice
+
+    return {
+        "single device": SingleDevice(runtime=runtime, objective=objective),
+        "contiguous": Contiguous(runtime=runtime, objective=objective),
+        "metis": Metis(seed=seed),
+        "list scheduling": ListScheduling(),
+    }
+
+
+def policy_placer(text: str, *, runtime: Runtime, num_samples: int, seed: int, objective: Objective) -> Placer:
+    """The policy that `text` names (bundled, a folder, or on the Hub) as a zero-shot placer."""
+    from gdp.hub.load import load, resolve
+    from gdp.policy.placer import PolicyPlacer
+
+    resolved = resolve(text)
+    return PolicyPlacer(
+        load(str(resolved.folder)),
+        runtime=runtime,
+        num_samples=num_samples,
+        seed=seed,
+        objective=objective,
+        name=resolved.name,
+        revision=resolved.revision,
+    )
+
+
+def refuse_impossible_memory(graph: Graph, cluster: Cluster) -> None:
+    """Raises `InputError` when the parameters alone exceed what all devices hold together."""
+    needed, capacity = int(graph.param_bytes.sum()), int(cluster.memory_bytes.sum())
+    if needed > capacity:
+        raise InputError(
+            f"the parameters of {graph.source!r} need {needed / 2**30:.2f} GiB, but the {cluster.num_devices} devices of cluster {cluster.name!r} "
+            f"hold {capacity / 2**30:.2f} GiB together; add devices, or give them more memory"
+        )
+
+
+def refuse_when_nothing_runs(answers: Mapping[str, Candidate], cluster: Cluster) -> None:
+    """Raises `InputError`, with the candidate that is nearest to fitting, when no candidate can run."""
+    if any(answer.measurement.status == Status.OK for answer in answers.values()):
+        return
+    excess = {
+        name: int(np.maximum(answer.measurement.peak_memory_bytes - cluster.memory_bytes, 0).max()) for name, answer in answers.items()
+    }
+    name = min(excess, key=lambda key: excess[key])
+    raise InputError(
+        f"none of {len(answers)} placements runs on cluster {cluster.name!r}; the nearest, {name!r}: {answers[name].measurement.detail}; "
+        "add devices or memory, or capture a smaller batch"
+    )

@@ -1,0 +1,84 @@
+"""What a user may name as MODEL: a workload of the catalog, `file.py:function`, or a graph file."""
+
+import dataclasses
+import importlib.util
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gdp.errors import InputError
+from gdp.graph import Graph
+
+if TYPE_CHECKING:
+    from torch.export import ExportedProgram
+
+HELP = "a workload of the catalog, FILE.py:FUNCTION that returns (module, example inputs), or a graph file (.parquet)"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class Model:
+    """A captured model; one that came from PyTorch can be run, too."""
+
+    graph: Graph
+    program: "ExportedProgram | None"
+    example_inputs: tuple[Any, ...]
+
+
+def resolve_model(text: str) -> Model:
+    """Captures or reads what `text` names. A file's function is the user's own code and is executed; nothing else is.
+
+    Raises `InputError` when there is no such workload, file or function, or when it returns something else than it should.
+    """
+    if text.endswith(".parquet"):
+        from gdp.capture.parquet import read_graph
+
+        return Model(graph=read_graph(Path(text)), program=None, example_inputs=())
+    if ".py:" in text:
+        return _from_function(text)
+    from gdp.workloads.catalog import workload
+
+    entry = workload(text)
+    if entry.program is not None:
+        return _from_module(*entry.program(), where=f"workload {text!r}")
+    return Model(graph=entry.build(), program=None, example_inputs=())
+
+
+def _from_function(text: str) -> Model:
+    file, _, name = text.rpartition(":")
+    path = Path(file)
+    if not path.is_file():
+        raise InputError(f"there is no file {path}; name MODEL as FILE.py:FUNCTION")
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.path.insert(0, str(path.resolve().parent))
+    try:
+        spec.loader.exec_module(module)
+        if name not in vars(module):
+            functions = sorted(key for key, value in vars(module).items() if callable(value) and not key.startswith("_"))
+            raise InputError(f"{path} has no function {name!r}; it has {', '.join(functions) or 'none'}")
+        result = vars(module)[name]()
+    except InputError:
+        raise
+    except Exception as error:
+        raise InputError(f"{text} raised {type(error).__name__}: {error}; run it by itself and mend it") from error
+    finally:
+        sys.path.remove(str(path.resolve().parent))
+    if isinstance(result, Graph):
+        return Model(graph=result, program=None, example_inputs=())
+    if not isinstance(result, tuple) or len(result) != 2:
+        raise InputError(f"{text} returned {type(result).__name__}; it must return (module, example inputs) or a gdp.Graph")
+    return _from_module(*result, where=text)
+
+
+def _from_module(module: Any, example_inputs: Any, *, where: str) -> Model:
+    import torch
+
+    from gdp.capture.torch import capture
+
+    if not isinstance(module, torch.nn.Module) or not isinstance(example_inputs, tuple):
+        raise InputError(
+            f"{where} returned ({type(module).__name__}, {type(example_inputs).__name__}); it must return a torch.nn.Module and a tuple of example inputs"
+        )
+    captured = capture(module, example_inputs)
+    return Model(graph=captured.graph, program=captured.program, example_inputs=example_inputs)
