@@ -25,9 +25,11 @@ from gdp.graph import CONTROL, Graph
 from gdp.measurement import Measurement, MeasurementBatch, Status, stack
 from gdp.placement import Origin, Placement
 from gdp.runtime.executor import cores_of
+from gdp.runtime.journal import Measured
 from gdp.runtime.pieces import random_ops
 from gdp.runtime.process import Child, ChildFailed
 from gdp.runtime.timing import Comparison, Protocol, compare_times, median_interval
+from gdp.runtime.verdict import invalid_detail
 
 _ENVIRONMENT = {
     # a device's thread sets its own number of threads; no other thread shall have helpers
@@ -35,14 +37,6 @@ _ENVIRONMENT = {
     "MKL_NUM_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1",
 }
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
-class Incumbent:
-    """The fastest placement so far and its time on the scale of all measurements."""
-
-    device: Int32[np.ndarray, " ops"]
-    step_time_s: float
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
@@ -60,7 +54,7 @@ class PyTorchRuntime:
 
     `program` is functional (`gdp.capture.torch.capture` makes such ones) and draws no random numbers; the names of its nodes are the op names of the graphs that are run.
     `example_args` and `example_kwargs` are what it was exported with. Parameters and inputs on the meta device get random values.
-    `timeout_s` bounds each answer of the worker, `incumbent` continues the scale of an earlier run.
+    `timeout_s` bounds each answer of the worker; `incumbent`, measured by an earlier run, continues its scale.
 
     Devices are those of the cluster, by name: sets of CPU cores (`cpu:0`, `cpu:0-3`) and `cuda:0`. CPU devices share memory, so a transfer between them costs only the
     hand-over of a reference. Peak memory is not measured. Raises `InputError` for programs and devices that cannot be run for real.
@@ -74,7 +68,7 @@ class PyTorchRuntime:
         *,
         timeout_s: float = 120.0,
         protocol: Protocol | None = None,
-        incumbent: Incumbent | None = None,
+        incumbent: Measured | None = None,
     ) -> None:
         drawing = random_ops(program)
         if drawing:
@@ -89,7 +83,7 @@ class PyTorchRuntime:
         self._nodes = {node.name for node in program.graph.nodes}
         self._timeout_s = timeout_s
         self._protocol = protocol or Protocol()
-        self._incumbent: dict[tuple[str, str], Incumbent] = {}
+        self._incumbent: dict[tuple[str, str], Measured] = {}
         self._given_incumbent = incumbent
         self._child: Child | None = None
         self._loaded_ops: tuple[str, ...] = ()
@@ -114,7 +108,7 @@ class PyTorchRuntime:
         """Measures one placement."""
         names = self._device_names(cluster)
         self._check_graph(graph)
-        broken = _broken(graph, cluster, placement.device)
+        broken = invalid_detail(graph, cluster, placement.device)
         if broken:
             return _not_run(cluster, Status.INVALID, broken)
         key = (graph.sha256, cluster.sha256)
@@ -140,12 +134,10 @@ class PyTorchRuntime:
             step_time_s, low_s, high_s = interval.median, interval.low, interval.high
         else:
             seen = compare_times(candidate_s, incumbent_s)
-            step_time_s, low_s, high_s = (ratio * incumbent.step_time_s for ratio in (seen.ratio, seen.low, seen.high))
-        if incumbent is None or high_s < incumbent.step_time_s:
-            self._incumbent[key] = Incumbent(device=placement.device, step_time_s=step_time_s)
+            step_time_s, low_s, high_s = (ratio * incumbent.measurement.step_time_s for ratio in (seen.ratio, seen.low, seen.high))
         busy_s = np.array(answer["busy_s"], np.float64) * (step_time_s / float(np.median(candidate_s)))
         num_transfers, transferred_bytes = _transfers(graph, placement.device)
-        return Measurement(
+        measurement = Measurement(
             status=Status.OK,
             detail="",
             step_time_s=step_time_s,
@@ -158,6 +150,9 @@ class PyTorchRuntime:
             num_transfers=num_transfers,
             transferred_bytes=transferred_bytes,
         )
+        if incumbent is None or high_s < incumbent.measurement.step_time_s:
+            self._incumbent[key] = Measured(device=placement.device, measurement=measurement)
+        return measurement
 
     def batch(self, graph: Graph, cluster: Cluster, device: Int32[np.ndarray, "batch ops"]) -> MeasurementBatch:
         """Measures one placement after the other."""
@@ -169,7 +164,7 @@ class PyTorchRuntime:
         names = self._device_names(cluster)
         self._check_graph(graph)
         for which, placement in (("first", candidate), ("second", incumbent)):
-            broken = _broken(graph, cluster, placement.device)
+            broken = invalid_detail(graph, cluster, placement.device)
             if broken:
                 raise InputError(f"the {which} placement cannot be compared: {broken}")
         protocol = dataclasses.replace(self._protocol, max_pairs=num_pairs, precision=0.0, clearly_slower=np.inf)
@@ -256,19 +251,6 @@ class PyTorchRuntime:
                         f"devices {owner[core]!r} and {device.name!r} of cluster {cluster.name!r} share core {core}; give each its own cores"
                     )
         return [device.name for device in cluster.devices]
-
-
-def _broken(graph: Graph, cluster: Cluster, device: np.ndarray) -> str:
-    """Why a placement is invalid; empty when it is not."""
-    if len(device) != graph.num_ops:
-        return f"the placement has {len(device)} ops, the graph {graph.num_ops}"
-    if device.max() >= cluster.num_devices:
-        return f"op {graph.name[int(device.argmax())]!r} is on device {int(device.max())}, but there are {cluster.num_devices}"
-    home: dict[int, int] = {}
-    for op, group in enumerate(graph.colocation_group.tolist()):
-        if group != Graph.NO_GROUP and device[home.setdefault(group, op)] != device[op]:
-            return f"ops {graph.name[home[group]]!r} and {graph.name[op]!r} must share a device, but do not"
-    return ""
 
 
 def _transfers(graph: Graph, device: np.ndarray) -> tuple[int, int]:

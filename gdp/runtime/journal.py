@@ -1,0 +1,184 @@
+"""A file of measurements that survives the run: one line of JSON each, synced as it is written, so that a killed run measures nothing twice."""
+
+import dataclasses
+import fcntl
+import hashlib
+import json
+import os
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+from jaxtyping import Int32
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from gdp.cluster import Cluster
+from gdp.errors import InputError
+from gdp.graph import Graph
+from gdp.measurement import Measurement, Objective, Status
+
+Key = str
+"""sha256 of graph, cluster and placement."""
+
+_Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+_Count = Annotated[int, Field(ge=0, lt=2**62)]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class Measured:
+    """A placement and what was measured of it."""
+
+    device: Int32[np.ndarray, " ops"]
+    measurement: Measurement
+
+
+class _Line(BaseModel):
+    """Times are `null` where they are infinite."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    graph: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+    cluster: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+    device: list[Annotated[int, Field(ge=0, lt=2**31)]]
+    status: Annotated[int, Field(ge=0, le=max(Status))]
+    detail: str
+    step_time_s: _Seconds | None
+    step_time_low_s: _Seconds | None
+    step_time_high_s: _Seconds | None
+    num_runs: Annotated[int, Field(ge=0, lt=2**31)]
+    bottleneck_s: _Seconds | None
+    peak_memory_bytes: list[_Count]
+    busy_s: list[_Seconds]
+    num_transfers: Annotated[int, Field(ge=0, lt=2**31)]
+    transferred_bytes: _Count
+
+
+class Journal:
+    """The measurements in the file at `path`, which is made when it is not there; a context manager that closes it.
+
+    A last line that was cut off by a crash is dropped. Raises `InputError` when another line is wrong, or when another process has the file open.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            self._file = open(path, "a+b")
+        except OSError as error:
+            raise InputError(f"cannot open the journal {path}: {error}; name a file that can be written") from error
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            self._file.close()
+            raise InputError(f"the journal {path} is in use by another run; wait for it, or name another file") from error
+        try:
+            self._entries = self._read()
+        except InputError:
+            self._file.close()
+            raise
+
+    def __enter__(self) -> "Journal":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def close(self) -> None:
+        self._file.close()
+
+    def find(self, key: Key) -> Measured | None:
+        """What was measured of the placement with this key."""
+        entry = self._entries.get(key)
+        return None if entry is None else entry[1]
+
+    def append(self, graph: Graph, cluster: Cluster, measured: Measured) -> None:
+        """Adds a measurement; when this returns, it is on the disk."""
+        of = measured.measurement
+        line = _Line(
+            graph=graph.sha256,
+            cluster=cluster.sha256,
+            device=measured.device.tolist(),
+            status=int(of.status),
+            detail=of.detail,
+            step_time_s=_finite(of.step_time_s),
+            step_time_low_s=_finite(of.step_time_low_s),
+            step_time_high_s=_finite(of.step_time_high_s),
+            num_runs=of.num_runs,
+            bottleneck_s=_finite(of.bottleneck_s),
+            peak_memory_bytes=of.peak_memory_bytes.tolist(),
+            busy_s=of.busy_s.tolist(),
+            num_transfers=of.num_transfers,
+            transferred_bytes=of.transferred_bytes,
+        )
+        self._file.write(json.dumps(line.model_dump(), allow_nan=False).encode() + b"\n")
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        self._entries[key_of(graph, cluster, measured.device)] = (cluster.sha256 + graph.sha256, measured)
+
+    def best(self, graph: Graph, cluster: Cluster, objective: Objective) -> Measured | None:
+        """The best placement of this graph on this cluster that could run, the earliest of equals; none when there is none."""
+        return best_of([measured for of, measured in self._entries.values() if of == cluster.sha256 + graph.sha256], objective)
+
+    def _read(self) -> dict[Key, tuple[str, Measured]]:
+        self._file.seek(0)
+        content = self._file.read()
+        whole = content.rfind(b"\n") + 1
+        if whole < len(content):
+            self._file.truncate(whole)
+        entries: dict[Key, tuple[str, Measured]] = {}
+        for number, text in enumerate(content[:whole].splitlines(), start=1):
+            try:
+                line = _Line.model_validate_json(text)
+            except ValidationError as error:
+                first = error.errors()[0]
+                place = ".".join(str(part) for part in first["loc"]) or "the top level"
+                raise InputError(
+                    f"line {number} of the journal {self._path} is wrong at {place}: {first['msg']}; move the file away"
+                ) from error
+            device = np.array(line.device, np.int32)
+            entries[_key(line.graph, line.cluster, device)] = (
+                line.cluster + line.graph,
+                Measured(device=device, measurement=_measurement(line)),
+            )
+        return entries
+
+
+def best_of(measured: list[Measured], objective: Objective) -> Measured | None:
+    """The placement with the lowest objective among those that could run, the earliest of equals."""
+    ran = [each for each in measured if each.measurement.status == Status.OK]
+    return min(ran, key=lambda each: each.measurement.objective_s(objective), default=None)
+
+
+def key_of(graph: Graph, cluster: Cluster, device: Int32[np.ndarray, " ops"]) -> Key:
+    """Names a placement of a graph on a cluster."""
+    return _key(graph.sha256, cluster.sha256, device)
+
+
+def _key(graph: str, cluster: str, device: np.ndarray) -> Key:
+    return hashlib.sha256(f"{graph}{cluster}".encode() + np.ascontiguousarray(device, "<i4").tobytes()).hexdigest()
+
+
+def _finite(seconds: float) -> float | None:
+    return seconds if np.isfinite(seconds) else None
+
+
+def _measurement(line: _Line) -> Measurement:
+    def seconds(value: float | None) -> float:
+        return float("inf") if value is None else float(value)
+
+    return Measurement(
+        status=Status(line.status),
+        detail=line.detail,
+        step_time_s=seconds(line.step_time_s),
+        step_time_low_s=seconds(line.step_time_low_s),
+        step_time_high_s=seconds(line.step_time_high_s),
+        num_runs=line.num_runs,
+        bottleneck_s=seconds(line.bottleneck_s),
+        peak_memory_bytes=np.array(line.peak_memory_bytes, np.int64),
+        busy_s=np.array(line.busy_s, np.float64),
+        num_transfers=line.num_transfers,
+        transferred_bytes=line.transferred_bytes,
+    )
