@@ -26,7 +26,7 @@ def shorten(name: str) -> str:
     return f"{name[:half]}…{name[-half:]}"
 
 
-def tag(name: str, attributes: Mapping[str, str | float], *children: Markup) -> Markup:
+def tag(name: str, attributes: Mapping[str, str | float | int], *children: Markup) -> Markup:
     """One element; the attributes are escaped, numbers are rounded to a thousandth."""
     written = "".join(f' {key}="{text(value) if isinstance(value, str) else number(value)}"' for key, value in attributes.items())
     if name in _VOID and not children:
@@ -38,11 +38,11 @@ def join(parts: Iterable[Markup]) -> Markup:
     return Markup("".join(parts))
 
 
-def number(value: float) -> str:
+def number(value: float | int) -> str:
     return f"{value:.3f}".rstrip("0").rstrip(".")
 
 
-def percent(fraction: float) -> str:
+def percent(fraction: float | int) -> str:
     """A length relative to the width of the drawing, so that drawings fit any screen while their text keeps its size."""
     return f"{number(100 * fraction)}%"
 

@@ -3,7 +3,7 @@
 import math
 
 
-def seconds(value: float) -> str:
+def seconds(value: float | int) -> str:
     """`1.24 s`, `12.4 ms`, `124 µs`; a dash for a time that is not finite."""
     if not math.isfinite(value):
         return "–"
@@ -13,7 +13,7 @@ def seconds(value: float) -> str:
     return f"{_three_digits(value / 1e-9)} ns" if value else "0 s"
 
 
-def data_size(value: float) -> str:
+def data_size(value: float | int) -> str:
     """`3.20 GiB`, `412 MiB`, `96 B`."""
     for unit, scale in (("TiB", 2**40), ("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
         if abs(value) >= 0.9995 * scale:
@@ -21,7 +21,7 @@ def data_size(value: float) -> str:
     return f"{value:.0f} B"
 
 
-def work(flops: float) -> str:
+def work(flops: float | int) -> str:
     """`1.24 TFLOP`."""
     for unit, scale in (("PFLOP", 1e15), ("TFLOP", 1e12), ("GFLOP", 1e9), ("MFLOP", 1e6)):
         if abs(flops) >= 0.9995 * scale:
@@ -33,12 +33,12 @@ def count(value: int) -> str:
     return f"{value:,}"
 
 
-def ratio(value: float) -> str:
+def ratio(value: float | int) -> str:
     """`1.62×`; a dash where there is none."""
     return f"{_three_digits(value)}×" if math.isfinite(value) else "–"
 
 
-def share(value: float) -> str:
+def share(value: float | int) -> str:
     """A fraction as whole per cent; what is there but rounds to nothing is `<1 %`."""
     return "<1 %" if 0 < value < 0.005 else f"{100 * value:.0f} %"
 
@@ -52,7 +52,7 @@ def ticks(top: float, *, at_most: int) -> list[float]:
     return [step * i for i in range(int(top / step + 1e-9) + 1)]
 
 
-def _three_digits(value: float) -> str:
+def _three_digits(value: float | int) -> str:
     if abs(value) >= 999.5:
         return f"{value:,.0f}"
     places = 0 if abs(value) >= 99.95 else 1 if abs(value) >= 9.995 else 2

@@ -141,14 +141,14 @@ def _transfer_mark(graph: Graph, cluster: Cluster, timeline: Timeline, mark: Mar
 def _rect(mark: Mark, style: str, title: str, span_s: float, height: int) -> Markup:
     fraction = (mark.end_s - mark.start_s) / span_s
     wide = " w" if fraction > 1 / 150 else ""
-    place: dict[str, str | float] = {"x": percent(mark.start_s / span_s), "width": percent(max(fraction, 1 / 2400)), "height": height}
+    place: dict[str, str | float | int] = {"x": percent(mark.start_s / span_s), "width": percent(max(fraction, 1 / 2400)), "height": height}
     return tag("rect", {"class": style + wide, **place}, tag("title", {}, text(title)))
 
 
 def _axis(step_s: float, span_s: float) -> Markup:
     labels = [_tick(step_s, span_s, "tick strong")]
     labels += [
-        _tick(moment, span_s, "tick" if i % 2 == 0 else "tick odd")
+        _tick(moment, span_s, "tick" if i % 2 == 0 and abs(moment - step_s) > 0.2 * span_s else "tick odd")
         for i, moment in enumerate(ticks(span_s, at_most=8))
         if abs(moment - step_s) > 0.09 * span_s
     ]
