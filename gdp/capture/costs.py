@@ -37,7 +37,7 @@ NO_WORK = OpCost(flops=0.0, accessed_bytes=0)
 _MOVES = frozenset(
     "_reshape_copy _to_copy cat channel_shuffle clone concat constant_pad_nd contiguous copy diagonal_scatter expand_copy flip hstack im2col index_copy "
     "index_put lift_fresh_copy masked_scatter pad permute_copy pixel_shuffle pixel_unshuffle reflection_pad1d reflection_pad2d reflection_pad3d repeat "
-    "repeat_interleave replication_pad1d replication_pad2d replication_pad3d roll scatter select_scatter slice_scatter split_copy stack t_copy tile "
+    "repeat_interleave reshape replication_pad1d replication_pad2d replication_pad3d roll scatter select_scatter slice_scatter split_copy stack t_copy tile "
     "transpose_copy unbind_copy view_copy vstack".split()
 )
 _FILLS = frozenset(
@@ -66,7 +66,7 @@ def op_cost(target: object, args: Sequence[Any], kwargs: Mapping[str, Any], outp
     name = target._schema.name
     short = name.removeprefix("aten::")
     inputs = list({id(leaf): leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)}.values())
-    if short in _UNINITIALISED or is_view(target, inputs, outputs):
+    if short in _UNINITIALISED or is_view(inputs, outputs):
         return NO_WORK
     written = sum(map(stored_bytes, outputs))
     if short in _FILLS:
@@ -82,11 +82,8 @@ def op_cost(target: object, args: Sequence[Any], kwargs: Mapping[str, Any], outp
     return OpCost(flops=float(max(map(numel, [*inputs, *outputs]))), accessed_bytes=moved)
 
 
-def is_view(target: torch._ops.OpOverload, inputs: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor]) -> bool:
-    """Whether all outputs lie in the memory of the inputs, by what the schema promises or by what happened when the op was traced."""
-    promised = [result.alias_info is not None and not result.alias_info.is_write for result in target._schema.returns]
-    if target.is_view and promised and all(promised):
-        return True
+def is_view(inputs: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor]) -> bool:
+    """Whether all outputs lie in the memory of the inputs. Traced tensors know it, while a schema says only what may be (a reshape may copy)."""
     storages = {tensor.untyped_storage()._cdata for tensor in inputs if tensor.layout == torch.strided}
     return all(tensor.layout == torch.strided and tensor.untyped_storage()._cdata in storages for tensor in outputs)
 
