@@ -14,10 +14,9 @@ from rich.console import Console
 
 from gdp.cli.configured_cluster import configured_cluster
 from gdp.cli.progress import Advance, progress_bar, ratio_note
-from gdp.cli.run_folder import how_to_continue, identity, run_id, source_commit, stop_signal, write_config
+from gdp.cli.run_folder import SNAPSHOT, begin, how_to_continue, identity, run_id, source_commit, stop_signal
 from gdp.cli.train_config import TrainConfig
 from gdp.cluster import preset
-from gdp.errors import InputError
 from gdp.graph import Graph
 from gdp.hub.card import Card, Result
 from gdp.hub.checkpoint import save_checkpoint
@@ -33,7 +32,6 @@ from gdp.runtime.simulator import Simulator
 from gdp.tracking.choose import open_tracker, wandb_mode
 from gdp.tracking.tracker import Tracker
 
-SNAPSHOT = "snapshot.pt"
 CHECKPOINT = "checkpoint"
 _NO_SCORE = math.inf
 
@@ -44,8 +42,7 @@ def pretrain(settings: TrainConfig, config: dict[str, Any]) -> int:
     console = Console(stderr=True, soft_wrap=True, highlight=False)
     folder = settings.run_dir
     with lock_folder(folder), stop_signal() as stop:
-        if settings.resume == "never" and (folder / SNAPSHOT).exists():
-            raise InputError(f"the run folder {folder} holds a run already; name another run_dir, or continue it with resume=auto")
+        begin(folder, config, resume=settings.resume)
         session = _Session.open(settings, config)
         console.print(
             f"run folder {folder}; metrics in {folder / 'metrics.jsonl'}" + ("" if mode != "disabled" else _no_wandb(settings)),
@@ -92,8 +89,7 @@ class _Session:
         learner = new_learner(policy, parameters=list(policy.parameters()), seed=settings.seed)
         folder, run, best_score = settings.run_dir, identity(config), _NO_SCORE
         if (folder / SNAPSHOT).exists():
-            best_score = restore_snapshot(folder / SNAPSHOT, learner, run=run).get("best_score", _NO_SCORE)
-        write_config(folder, config)
+            best_score = float(restore_snapshot(folder / SNAPSHOT, learner, run=run)["best_score"])
         tracker = open_tracker(
             settings.tracker,
             folder,

@@ -13,13 +13,17 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, Literal
 
 import yaml
 
 import gdp
 from gdp.atomic_file import write_text
+from gdp.errors import InputError
 
+SNAPSHOT = "snapshot.pt"
+_STARTED = ("cluster.yaml", "profile.json", "journal.jsonl", "metrics.jsonl")
+"""What a run keeps from its start on."""
 _FREE = (("run_dir",), ("resume",), ("tracker",), ("snapshot_every_updates",), ("learner", "updates"), ("runtime", "num_threads"))
 """Keys that may change between the parts of a run that was stopped: they do not touch what an update does."""
 
@@ -35,9 +39,23 @@ def identity(config: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(kept, sort_keys=True, default=str).encode()).hexdigest()
 
 
-def write_config(folder: Path, config: dict[str, Any]) -> None:
-    """Writes the resolved configuration to `config.yaml`."""
-    write_text(folder / "config.yaml", yaml.safe_dump(config, sort_keys=False, allow_unicode=True))
+def begin(folder: Path, config: dict[str, Any], *, resume: Literal["auto", "never"]) -> None:
+    """Makes a run folder ready for a run of this configuration, new or continued, and writes `config.yaml`.
+
+    What a run left behind that ended before its first snapshot is removed when its configuration was another one. Raises `InputError` when the folder holds a run
+    that this one cannot continue.
+    """
+    path = folder / "config.yaml"
+    same = path.exists() and identity(yaml.safe_load(path.read_text(encoding="utf-8"))) == identity(config)
+    if (folder / SNAPSHOT).exists():
+        if resume == "never":
+            raise InputError(f"the run folder {folder} holds a run already; name another run_dir, or continue it with resume=auto")
+        if not same:
+            raise InputError(f"the run folder {folder} holds a run of another configuration (see its config.yaml); name another run_dir")
+    elif not same:
+        for name in _STARTED:
+            (folder / name).unlink(missing_ok=True)
+    write_text(path, yaml.safe_dump(config, sort_keys=False, allow_unicode=True))
 
 
 def run_id(folder: Path) -> str:

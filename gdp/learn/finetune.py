@@ -5,7 +5,7 @@ once more side by side, and when one device wins, that is the result.
 """
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, Protocol
 
 import numpy as np
@@ -28,6 +28,7 @@ from gdp.learn.sources import FixedTasks
 from gdp.learn.task import Task, TaskReward
 from gdp.measurement import Measurement, Objective, Runtime, Status
 from gdp.placement import Origin, Placement, Placer
+from gdp.runtime.timing import Comparison
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -61,7 +62,6 @@ class Candidate:
     """`one device: cuda:0`, `metis`, `fine-tuned`."""
     placement: Placement
     measurement: Measurement
-    """by the judge, in the final comparison where it took part in that."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
@@ -70,9 +70,11 @@ class FinetuneResult:
 
     best: Candidate
     candidates: tuple[Candidate, ...]
-    """all of them, the fine-tuned one last; it is left out when the policy found no placement that runs."""
+    """all of them, the fine-tuned one last; it is left out when the policy found nothing better than the others."""
     best_single: Candidate | None
     """the best placement on one device; `None` when no device can hold the program."""
+    comparison: Comparison | None
+    """of the fastest candidate with the best single device, timed in turn; `None` in simulation, or when they are one."""
     verdict: str
     """one sentence for people."""
     evaluations: Int64[np.ndarray, " updates"]
@@ -81,6 +83,10 @@ class FinetuneResult:
     """objective of the best placement known after each update, candidates included."""
     mean_sampled_s: Float64[np.ndarray, " updates"]
     """mean objective of the valid placements of each update; infinite where none was valid."""
+
+
+Compare = Callable[[Placement, Placement], Comparison]
+"""Times a placement in turn with another one, for a final verdict."""
 
 
 class Watch(Protocol):
@@ -95,17 +101,18 @@ def finetune(
     candidates: Sequence[Candidate],
     *,
     runtime: Runtime,
-    judge: Runtime,
+    compare: Compare | None,
     reward: TaskReward,
     config: LearnConfig,
     objective: Objective,
     origin: Origin,
     watch: Watch,
 ) -> FinetuneResult:
-    """Learns on one task from where `learner` stands, then judges the finalists.
+    """Learns on one task from where `learner` stands, then gives the verdict.
 
-    `candidates` are the simple placements (`simple_candidates`), `runtime` evaluates what the policy proposes (it may predict most of a batch), `judge` decides in
-    the end, `origin` is written into the fine-tuned placement with the evaluations spent.
+    `candidates` are the simple placements (`simple_candidates`), `runtime` evaluates what the policy proposes (it may predict most of a batch), `compare` times the
+    winner in turn with the best single device where times are measured, `origin` is written into the fine-tuned placement with the evaluations spent.
+    Raises `InputError` when no placement can run.
     """
     for candidate in candidates:
         learner.offer(task, _incumbent(task, candidate), objective=objective)
@@ -116,22 +123,26 @@ def finetune(
         watch(update)
     known = list(candidates)
     best = learner.incumbent.get(task.name)
-    if best is not None and best.update > 0:
-        placement = Placement(device=best.device.copy(), origin=dataclasses.replace(origin, evaluations=learner.evaluations))
-        known.append(Candidate(name="fine-tuned", placement=placement, measurement=best.measurement))
-    known = judge_finalists(task.graph, task.cluster, known, judge=judge, objective=objective)
-    if not any(candidate.measurement.status == Status.OK for candidate in known):
+    if best is None:
         raise InputError(
             f"no placement of the graph from {task.graph.source!r} could run on cluster {task.cluster.name!r}: {known[-1].measurement.detail}"
         )
+    if best.update > 0:
+        placement = Placement(device=best.device.copy(), origin=dataclasses.replace(origin, evaluations=learner.evaluations))
+        known.append(Candidate(name="fine-tuned", placement=placement, measurement=best.measurement))
     winner = min(known, key=lambda candidate: candidate.measurement.objective_s(objective))
     single = best_single(known, objective=objective)
+    comparison = None
+    if compare is not None and single is not None and single is not winner and objective == "step_time":
+        comparison = compare(winner.placement, single.placement)
+        winner = single if comparison.verdict in ("slower", "equal") else winner
     curve = np.array(learner.curve, np.float64).reshape(-1, 3)
     return FinetuneResult(
         best=winner,
         candidates=tuple(known),
         best_single=single,
-        verdict=verdict(winner, single, task.cluster, objective=objective),
+        comparison=comparison,
+        verdict=verdict(winner, single, comparison, task.cluster, objective=objective),
         evaluations=curve[:, 0].astype(np.int64),
         best_s=curve[:, 1],
         mean_sampled_s=curve[:, 2] * task.reference_s,
@@ -151,7 +162,7 @@ def simple_placers(*, predictor: Runtime, search_evaluations: int, seed: int, ob
 
 
 def simple_candidates(graph: Graph, cluster: Cluster, placers: Mapping[str, Placer], *, judge: Runtime) -> list[Candidate]:
-    """Every device alone, and what `placers` propose, all measured by the judge in one batch."""
+    """Every device alone, and what `placers` propose, all measured by the judge."""
     placements = {
         f"one device: {device.name}": Placement(device=row.copy(), origin=Origin(placer="single-device"))
         for device, row in zip(cluster.devices, single_devices(graph, cluster), strict=True)
@@ -160,25 +171,6 @@ def simple_candidates(graph: Graph, cluster: Cluster, placers: Mapping[str, Plac
     measured = judge.batch(graph, cluster, np.stack([placement.device for placement in placements.values()]))
     return [
         Candidate(name=name, placement=placement, measurement=measured[row]) for row, (name, placement) in enumerate(placements.items())
-    ]
-
-
-def judge_finalists(
-    graph: Graph, cluster: Cluster, candidates: Sequence[Candidate], *, judge: Runtime, objective: Objective
-) -> list[Candidate]:
-    """Measures once more, side by side, the best single device, the best simple placement and the fine-tuned one; the others keep their measurements."""
-    chosen = {id(min(candidates, key=lambda candidate: candidate.measurement.objective_s(objective))), id(candidates[-1])}
-    single = best_single(candidates, objective=objective)
-    if single is not None:
-        chosen.add(id(single))
-    simple = [candidate for candidate in candidates if candidate.name != "fine-tuned"]
-    chosen.add(id(min(simple, key=lambda candidate: candidate.measurement.objective_s(objective))))
-    finalists = [candidate for candidate in candidates if id(candidate) in chosen]
-    measured = judge.batch(graph, cluster, np.stack([candidate.placement.device for candidate in finalists]))
-    again = {id(candidate): measured[row] for row, candidate in enumerate(finalists)}
-    return [
-        dataclasses.replace(candidate, measurement=again[id(candidate)]) if id(candidate) in again else candidate
-        for candidate in candidates
     ]
 
 
@@ -192,18 +184,21 @@ def best_single(candidates: Sequence[Candidate], *, objective: Objective) -> Can
     return min(single, key=lambda candidate: candidate.measurement.objective_s(objective)) if single else None
 
 
-def verdict(winner: Candidate, single: Candidate | None, cluster: Cluster, *, objective: Objective) -> str:
+def verdict(winner: Candidate, single: Candidate | None, comparison: Comparison | None, cluster: Cluster, *, objective: Objective) -> str:
     """What to tell the user: which placement won, and by how much over the best single device."""
     used = len(set(winner.placement.device.tolist()))
     if used == 1:
         return f"one device is best: {cluster.devices[int(winner.placement.device[0])].name}"
     if single is None:
         return f"{winner.name} is best, on {used} devices; no single device can hold the program"
-    ratio = single.measurement.objective_s(objective) / winner.measurement.objective_s(objective)
-    sentence = f"{winner.name} is best, on {used} devices: {ratio:.2f} times as fast as {single.name.removeprefix('one device: ')} alone"
-    if objective == "step_time" and winner.measurement.step_time_high_s >= single.measurement.step_time_low_s:
-        return sentence + ", but their 95 % intervals overlap: the gain is not certain"
-    return sentence
+    alone = single.name.removeprefix("one device: ") + " alone"
+    if comparison is None:
+        ratio = single.measurement.objective_s(objective) / winner.measurement.objective_s(objective)
+        return f"{winner.name} is best, on {used} devices: {ratio:.2f} times as fast as {alone}"
+    gain = f"{1 / comparison.ratio:.2f} times as fast as {alone} (95 % interval {1 / comparison.high:.2f} to {1 / comparison.low:.2f}, timed in turn)"
+    if comparison.verdict == "faster":
+        return f"{winner.name} is best, on {used} devices: {gain}"
+    return f"{winner.name} seems best, on {used} devices: {gain}; the machine is too noisy to be certain"
 
 
 def _incumbent(task: Task, candidate: Candidate) -> Incumbent:

@@ -6,7 +6,7 @@ Not a checkpoint: a checkpoint (`gdp.hub`) is the policy alone, for others. A sn
 import dataclasses
 import fcntl
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -23,12 +23,12 @@ from gdp.measurement import Measurement, Status
 _FORMAT = 1
 
 
-def save_snapshot(path: Path, learner: Learner, *, run: str, extra: dict[str, float]) -> None:
-    """Writes the learner's whole state to `path`; `run` names the configuration it belongs to, `extra` holds numbers of the caller's own."""
+def save_snapshot(path: Path, learner: Learner, *, run: str, extra: Mapping[str, Any]) -> None:
+    """Writes the learner's whole state to `path`; `run` names the configuration it belongs to, `extra` is JSON of the caller's own."""
     document = {
         "format": _FORMAT,
         "run": run,
-        "extra": extra,
+        "extra": dict(extra),
         "imitation_step": learner.imitation_step,
         "update": learner.update,
         "evaluations": learner.evaluations,
@@ -50,8 +50,8 @@ def save_snapshot(path: Path, learner: Learner, *, run: str, extra: dict[str, fl
         torch.save(content, temporary)
 
 
-def restore_snapshot(path: Path, learner: Learner, *, run: str) -> dict[str, float]:
-    """Puts the learner into the state that `save_snapshot` wrote, and returns its `extra` numbers.
+def restore_snapshot(path: Path, learner: Learner, *, run: str) -> dict[str, Any]:
+    """Puts the learner into the state that `save_snapshot` wrote, and returns its `extra`.
 
     Raises `InputError` when the file is damaged or belongs to a run of another configuration.
     """
@@ -87,7 +87,7 @@ def restore_snapshot(path: Path, learner: Learner, *, run: str) -> dict[str, flo
         )
         for name, best in document["incumbent"].items()
     }
-    return {name: float(value) for name, value in document["extra"].items()}
+    return dict(document["extra"])
 
 
 @contextmanager

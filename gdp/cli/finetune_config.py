@@ -1,0 +1,70 @@
+"""What `conf/finetune.yaml` holds, typed."""
+
+import dataclasses
+from pathlib import Path
+from typing import Any, Literal
+
+from gdp.errors import InputError
+from gdp.features.config import FeatureConfig
+from gdp.learn.config import LearnConfig, RewardConfig
+from gdp.learn.finetune import FinetuneConfig
+from gdp.policy.config import PolicyConfig
+from gdp.tracking.choose import TrackerConfig
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class NamedWorkload:
+    """The program to place."""
+
+    name: str
+    """a workload of the catalog, FILE.py:FUNCTION, or a graph file (.parquet)."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PyTorchConfig:
+    """Measured step times on this machine, screened by the simulator with measured op times."""
+
+    kind: Literal["pytorch"]
+    measured_per_update: int
+    """placements of an update that really run."""
+    timeout_s: float
+    """bound on each answer of the worker process."""
+    num_threads: int
+    """of the simulator that screens."""
+
+    def __post_init__(self) -> None:
+        if self.measured_per_update < 1 or not self.timeout_s > 0 or self.num_threads < 1:
+            raise InputError(
+                f"the pytorch runtime has measured_per_update {self.measured_per_update}, timeout_s {self.timeout_s} and num_threads {self.num_threads}; "
+                "all must be positive"
+            )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class FinetuneSettings:
+    """All of `conf/finetune.yaml`."""
+
+    workload: NamedWorkload
+    cluster: dict[str, Any] | None = None
+    """in the format of `gdp.cluster.read_cluster`; `None` with no `cluster_source` is this machine."""
+    cluster_source: str | None
+    features: FeatureConfig
+    policy: PolicyConfig
+    runtime: dict[str, Any]
+    """the fields of `SimulatorConfig` or `PyTorchConfig`, told apart by `kind`."""
+    reward: RewardConfig
+    learner: LearnConfig
+    tracker: TrackerConfig
+    init: str | None
+    """a bundled policy, a folder, or a repository of the Hugging Face Hub; `None` for a new policy as `policy` and `features` say."""
+    finetune: FinetuneConfig
+    seed: int
+    run_dir: Path
+    resume: Literal["auto", "never"]
+    snapshot_every_updates: int
+
+    def __post_init__(self) -> None:
+        if self.seed < 0 or self.snapshot_every_updates < 1:
+            raise InputError(f"seed is {self.seed} and snapshot_every_updates {self.snapshot_every_updates}; they must be at least 0 and 1")
+        if self.learner.tasks_per_update != 1:
+            raise InputError(f"learner.tasks_per_update is {self.learner.tasks_per_update}; fine-tuning has one task: use 1")

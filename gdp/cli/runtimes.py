@@ -1,0 +1,107 @@
+"""The runtimes behind one fine-tuning: who predicts, who proposes what is worth a measurement, who judges."""
+
+import dataclasses
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Int32
+
+from gdp.atomic_file import write_text
+from gdp.cli.finetune_config import PyTorchConfig
+from gdp.cli.model import Model
+from gdp.cli.train_config import SimulatorConfig
+from gdp.cluster import Cluster
+from gdp.errors import InputError
+from gdp.graph import Graph
+from gdp.learn.finetune import Compare
+from gdp.measurement import Measurement, MeasurementBatch, Objective, Runtime, stack
+from gdp.placement import Placement
+from gdp.runtime.journal import Journal
+from gdp.runtime.pytorch import PyTorchRuntime
+from gdp.runtime.screened import ScreenedRuntime
+from gdp.runtime.simulator import Simulator
+from gdp.runtime.timing import Comparison
+
+JOURNAL = "journal.jsonl"
+PROFILE = "profile.json"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class Judges:
+    """One graph's runtimes."""
+
+    graph: Graph
+    """the model's, with the op times that were measured."""
+    predictor: Runtime
+    """simulates."""
+    proposed: Runtime
+    """evaluates a batch of what the policy proposes; a screened one measures a few of it."""
+    judge: Runtime
+    """evaluates every row it is given."""
+    screened: ScreenedRuntime | None
+    """`proposed`, where times are measured: its state belongs into a snapshot."""
+    compare: Compare | None
+    """times two placements in turn, where times are measured."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class _OneByOne:
+    """A `Runtime` that hands rows to a screened one singly, so that each is measured."""
+
+    screened: ScreenedRuntime
+
+    def __call__(self, graph: Graph, cluster: Cluster, placement: Placement) -> Measurement:
+        return self.screened(graph, cluster, placement)
+
+    def batch(self, graph: Graph, cluster: Cluster, device: Int32[np.ndarray, "batch ops"]) -> MeasurementBatch:
+        return stack([self.screened.batch(graph, cluster, row[None])[0] for row in device])
+
+
+@contextmanager
+def open_judges(
+    config: SimulatorConfig | PyTorchConfig, model: Model, cluster: Cluster, *, objective: Objective, folder: Path
+) -> Iterator[Judges]:
+    """The runtimes that `config` asks for; a real one is ended on leaving. Its profile and its journal of measurements are kept in `folder`.
+
+    Raises `InputError` when measured times are asked for and the model is a graph alone.
+    """
+    if isinstance(config, SimulatorConfig):
+        simulator = Simulator(dispatch=config.dispatch, num_threads=config.num_threads)
+        yield Judges(graph=model.graph, predictor=simulator, proposed=simulator, judge=simulator, screened=None, compare=None)
+        return
+    if model.program is None:
+        raise InputError(
+            f"runtime=pytorch runs a PyTorch program, but the workload is a graph alone ({model.graph.source}); "
+            "name FILE.py:FUNCTION that returns (module, example inputs), or use runtime=simulator"
+        )
+    with Journal(folder / JOURNAL) as journal:
+        known = journal.best(model.graph, cluster, "step_time")
+        with PyTorchRuntime(model.program, model.example_inputs, timeout_s=config.timeout_s, incumbent=known) as runtime:
+            graph = _profiled(model.graph, cluster, runtime, folder / PROFILE)
+            simulator = Simulator(dispatch="program_order", num_threads=config.num_threads)
+            screened = ScreenedRuntime(
+                predictor=simulator,
+                runtime=runtime,
+                measured_per_batch=config.measured_per_update,
+                journal=journal,
+                objective=objective,
+            )
+
+            def compare(candidate: Placement, incumbent: Placement) -> Comparison:
+                return runtime.compare(graph, cluster, candidate, incumbent)
+
+            yield Judges(
+                graph=graph, predictor=simulator, proposed=screened, judge=_OneByOne(screened=screened), screened=screened, compare=compare
+            )
+
+
+def _profiled(graph: Graph, cluster: Cluster, runtime: PyTorchRuntime, path: Path) -> Graph:
+    """The graph with measured op times: those in the file of an earlier start, else newly measured and kept there."""
+    if not path.exists():
+        profile = runtime.profile(graph, cluster)
+        write_text(path, json.dumps({kind: seconds.tolist() for kind, seconds in profile.op_time_s.items()}) + "\n")
+    seconds = json.loads(path.read_text(encoding="utf-8"))
+    return graph.with_measured_time({kind: np.array(values, np.float64) for kind, values in seconds.items()})
