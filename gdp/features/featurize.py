@@ -1,5 +1,7 @@
 """Graph x Cluster -> GraphTensors. Linear in ops and edges; every number is about 1 in size, and times are relative to the graph's own work."""
 
+from typing import NamedTuple
+
 import numpy as np
 import torch
 from jaxtyping import Float64
@@ -86,8 +88,7 @@ def featurize(graph: Graph, cluster: Cluster, grouping: Grouping, config: Featur
         *((graph.phase[heaviest] == phase).astype(np.float64) for phase in range(len(PHASES))),
         *_shape_columns(graph, heaviest, config.shape_slots),
     ]
-    slowest_first = time / np.maximum(fastest[:, None], 1e-12)
-    slowness = np.where(fastest[:, None] > 0, slowest_first, 1.0)
+    slowness = np.where(fastest[:, None] > 0, time / np.maximum(fastest[:, None], 1e-12), 1.0)
     type_group, type_id, type_share = _type_bag(graph, group_of, fastest_s, count, config)
     return GraphTensors(
         group=_float(np.stack(columns, axis=1)),
@@ -134,14 +135,21 @@ def featurize(graph: Graph, cluster: Cluster, grouping: Grouping, config: Featur
     )
 
 
-class _Shares:
-    def __init__(self, *, param: np.ndarray, output: np.ndarray, pressure: np.ndarray) -> None:
-        self.param, self.output, self.pressure = param, output, pressure
+class _Shares(NamedTuple):
+    """Bytes over memory: of parameters and outputs `[groups, devices]`, and of the whole graph `[devices]`."""
+
+    param: np.ndarray
+    output: np.ndarray
+    pressure: np.ndarray
 
 
-class _Edges:
-    def __init__(self, *, producer: np.ndarray, consumer: np.ndarray, size: np.ndarray, messages: np.ndarray) -> None:
-        self.producer, self.consumer, self.bytes, self.messages = producer, consumer, size, messages
+class _Edges(NamedTuple):
+    """`[edges]` of the grouped graph."""
+
+    producer: np.ndarray
+    consumer: np.ndarray
+    bytes: np.ndarray
+    messages: np.ndarray
 
 
 def _float(values: np.ndarray) -> torch.Tensor:
@@ -177,7 +185,7 @@ def _quotient_edges(graph: Graph, group_of: np.ndarray, count: int) -> _Edges:
     return _Edges(
         producer=pair % count,
         consumer=pair // count,
-        size=np.bincount(index, weights=graph.tensor_bytes[tensor], minlength=len(pair)),
+        bytes=np.bincount(index, weights=graph.tensor_bytes[tensor], minlength=len(pair)),
         messages=np.bincount(index, minlength=len(pair)).astype(np.float64),
     )
 

@@ -162,7 +162,11 @@ class Policy(nn.Module):
 def _schedule_arguments(x: GraphTensors) -> tuple[np.ndarray, ...]:
     first_edge = np.searchsorted(_numpy(x.edge_consumer), np.arange(x.num_groups + 1))
     graph = (x.time, x.latency, x.time_per_byte, x.param_share, x.output_share, x.allowed)
-    return (*map(_numpy, graph), first_edge, *map(_numpy, (x.edge_producer, x.edge_bytes, x.edge_messages)))
+    producer, consumer = _numpy(x.edge_producer), _numpy(x.edge_consumer)
+    by_producer = np.lexsort((consumer, producer))
+    first_consumer = np.searchsorted(producer[by_producer], np.arange(x.num_groups + 1))
+    edges = (first_edge, producer, _numpy(x.edge_bytes), _numpy(x.edge_messages), first_consumer, consumer[by_producer])
+    return (*map(_numpy, graph), *edges)
 
 
 def _numpy(tensor: Tensor) -> np.ndarray:

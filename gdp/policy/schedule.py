@@ -1,12 +1,14 @@
 """Groups placed one after another, each seeing where the schedule stands: the sequential part of the head.
 
-While groups are decided in topological order, a running estimate of the step is kept: when every device is free, when every group's inputs can have arrived
-on it, how full it is. The numbers of `SCHEDULE_FEATURES` per (group, device) come from that estimate. It is list scheduling's state (Topcuoglu et al.,
-HEFT, TPDS 2002, equations 5 to 7) without insertion and without contention of links; edges against the order of groups are not waited for.
+While groups are decided, a running estimate of the step is kept: when every device is free, when a group's inputs can have arrived on it, how full it is. The
+next group is the one whose inputs can be somewhere first among those whose producers are all placed, as in execution. The numbers of
+`SCHEDULE_FEATURES` per (group, device) come from that estimate. It is list scheduling's state (Topcuoglu et al., HEFT, TPDS 2002, equations 5 to 7) without insertion,
+without contention of links, and in order of readiness; where the graph of the groups is cyclic, edges against the numbering of groups are not waited for.
 
 A device whose memory the parameters placed so far leave no room for is ruled out, unless every allowed one is.
 """
 
+import heapq
 import typing
 
 import numba
@@ -42,6 +44,8 @@ def walk(
     edge_producer,
     edge_bytes,
     edge_messages,
+    first_consumer,
+    consumers,
     hidden,
     weight,
     skip,
@@ -63,6 +67,7 @@ def walk(
     devices = time.shape[1]
     width = weight.shape[1]
     finish = np.empty(groups)
+    missing = np.empty(groups, np.int64)
     free = np.empty(devices)
     load = np.empty(devices)
     params = np.empty(devices)
@@ -80,7 +85,16 @@ def walk(
         params[:] = 0
         outputs[:] = 0
         base = hidden[sample if hidden.shape[0] > 1 else 0]
+        waiting = [(0.0, 0)]
+        waiting.pop()
         for group in range(groups):
+            missing[group] = 0
+            for edge in range(first_edge[group], first_edge[group + 1]):
+                missing[group] += edge_producer[edge] < group
+            if missing[group] == 0:
+                heapq.heappush(waiting, (0.0, group))
+        while len(waiting) > 0:
+            _, group = heapq.heappop(waiting)
             any_open = False
             for d in range(devices):
                 open_[d] = allowed[group, d] and params[d] + param_share[group, d] <= 1
@@ -173,3 +187,20 @@ def walk(
             load[chosen] += time[group, chosen]
             params[chosen] += param_share[group, chosen]
             outputs[chosen] += output_share[group, chosen]
+            for place in range(first_consumer[group], first_consumer[group + 1]):
+                consumer = consumers[place]
+                if consumer <= group:
+                    continue
+                missing[consumer] -= 1
+                if missing[consumer] == 0:
+                    for d in range(devices):
+                        ready[d] = 0.0
+                        for edge in range(first_edge[consumer], first_edge[consumer + 1]):
+                            producer = edge_producer[edge]
+                            if producer < consumer:
+                                at = device[sample, producer]
+                                arrival = finish[producer]
+                                if at != d:
+                                    arrival += edge_messages[edge] * latency[at, d] + edge_bytes[edge] * time_per_byte[at, d]
+                                ready[d] = max(ready[d], arrival)
+                    heapq.heappush(waiting, (ready.min(), consumer))
