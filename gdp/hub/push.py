@@ -21,7 +21,7 @@ def push(folder: Path, repository: str, *, private: bool = False, create_pr: boo
         raise InputError(
             f"the checkpoint {folder} has no card {CARD}; nobody can judge a policy without one: save it with gdp.hub.save_checkpoint"
         )
-    if not re.fullmatch(r"[\w.-]{1,96}/[\w.-]{1,96}", repository, re.ASCII):
+    if not re.fullmatch(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}", repository, re.ASCII):
         raise InputError(f"{repository!r} is not the name of a repository; write org/name")
     files = [name for name in FILES if (folder / name).is_file()]
     size = sum((folder / name).stat().st_size for name in files)

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from gdp.bundled import bundled
-from gdp.cluster import Cluster, read_cluster
+from gdp.cluster import Cluster, preset
 from gdp.graph import Graph
 from gdp.measurement import Measurement
 from gdp.placement import Origin, Placement
@@ -14,10 +13,6 @@ from gdp.report import Candidate, Curve, Level, Probe, ReportData, Section, verd
 from gdp.runtime.roofline import op_time_s
 from gdp.runtime.specification import simulate
 from gdp.workloads.synthetic import cells, unrolled_rnn
-
-
-def cluster_named(name: str) -> Cluster:
-    return read_cluster(bundled("conf") / "cluster" / f"{name}.yaml")
 
 
 def predict(graph: Graph, cluster: Cluster, device: np.ndarray) -> Measurement:
@@ -122,11 +117,11 @@ def example() -> ReportData:
         sections=(
             section(
                 heavier(cells(generator, num_ops=600, training=True), 60.0),
-                cluster_named("p100x4"),
+                preset("p100x4"),
                 title="Cells, a training step",
                 measured=True,
             ),
-            section(unrolled_rnn(generator, num_ops=3000), cluster_named("unequal"), title="Unrolled RNN, inference", measured=False),
+            section(unrolled_rnn(generator, num_ops=3000), preset("unequal"), title="Unrolled RNN, inference", measured=False),
         ),
         environment={"gdp": "0.1.0", "Python": "3.11", "machine": "4 × P100", "seed": "0", "command": "gdp place cells --cluster p100x4"},
     )

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from gdp.cluster import Cluster, Device
+from gdp.cluster import Cluster, Device, preset
 from gdp.graph import Graph
 from gdp.report.chain import chain
 from gdp.workloads.synthetic import layered
-from tests.report.example_page import cluster_named, predict
+from tests.report.example_page import predict
 
 
 def three_ops() -> tuple[Graph, Cluster]:
@@ -61,7 +61,7 @@ def test_the_chain_goes_through_the_transfer_when_it_ends_last() -> None:
 @pytest.mark.parametrize("seed", range(4))
 def test_in_a_simulated_step_something_on_the_chain_is_always_going_on(seed: int) -> None:
     generator = np.random.default_rng(seed)
-    graph, cluster = layered(generator, num_ops=200, training=False), cluster_named("p100x4")
+    graph, cluster = layered(generator, num_ops=200, training=False), preset("p100x4")
     device = generator.integers(4, size=graph.num_ops).astype(np.int32)
     for group in np.unique(graph.colocation_group[graph.colocation_group >= 0]):
         device[graph.colocation_group == group] = 0

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from gdp.cluster import preset
 from gdp.errors import InputError
 from gdp.graph import Graph
 from gdp.measurement import Status
@@ -16,7 +17,7 @@ from gdp.report.page import page
 from gdp.report.scatter import pairs, rank_correlation
 from gdp.report.verdict import speedup
 from gdp.workloads.synthetic import layered
-from tests.report.example_page import cluster_named, example, predict
+from tests.report.example_page import example, predict
 from tests.report.test_markup import Events
 
 HOSTILE = '</title></svg><script>alert(1)</script><img src=x onerror="alert(2)">\u202e\x00'
@@ -95,7 +96,7 @@ def test_hostile_names_stay_text(data: ReportData) -> None:
 
 def test_ten_thousand_ops_stay_light() -> None:
     generator = np.random.default_rng(3)
-    graph, cluster = layered(generator, num_ops=10_000), cluster_named("p100x8")
+    graph, cluster = layered(generator, num_ops=10_000), preset("p100x8")
     device = (np.arange(graph.num_ops) % 8).astype(np.int32)
     for group in np.unique(graph.colocation_group[graph.colocation_group >= 0]):
         device[graph.colocation_group == group] = 0

@@ -1,0 +1,157 @@
+"""Names of policies, and the way to and from a hub, which here runs on the loopback interface."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import gdp.hub
+from gdp.errors import InputError
+from gdp.hub.checkpoint import read_config
+from tests.hub.example_checkpoint import small_checkpoint
+from tests.hub.loopback_hub import Store, loopback_hub
+
+ROOT = Path(__file__).resolve().parents[2]
+
+ANSWER = """
+import json, sys
+import gdp.hub
+from gdp.errors import InputError
+from pathlib import Path
+answers = []
+for line in sys.argv[1:]:
+    try:
+        answers.append(["ok", str(eval(line))])
+    except InputError as error:
+        answers.append(["refused", str(error)])
+print(json.dumps(answers))
+"""
+"""The Hub's address is read when its library is imported: every scene is a process of its own."""
+
+
+@pytest.fixture(scope="module")
+def hub() -> Iterator[tuple[str, Store]]:
+    with loopback_hub() as running:
+        yield running
+
+
+def scene(address: str, home: Path, *lines: str, token: bool = True, offline: bool = False) -> list[tuple[str, str]]:
+    """What each expression yields in a process that knows the hub at `address`."""
+    kept = {key: value for key, value in os.environ.items() if not key.startswith("HF_")}
+    settings = {
+        "HF_ENDPOINT": address,
+        "HF_HOME": str(home),
+        "HF_HUB_DISABLE_XET": "1",
+        "HF_HUB_DISABLE_TELEMETRY": "1",
+        "HF_HUB_DISABLE_PROGRESS_BARS": "1",
+    }
+    settings |= {"HF_TOKEN": "hf_test"} if token else {}
+    settings |= {"HF_HUB_OFFLINE": "1"} if offline else {}
+    done = subprocess.run(
+        [sys.executable, "-c", ANSWER, *lines], capture_output=True, text=True, timeout=120, cwd=home.parent,
+        env=kept | settings | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return [tuple(answer) for answer in json.loads(done.stdout.splitlines()[-1])]
+
+
+@pytest.mark.slow
+def test_push_pull_revisions_and_the_cache(hub: tuple[str, Store], tmp_path: Path) -> None:
+    address, store = hub
+    folder = small_checkpoint(tmp_path / "small-v1")
+    (folder / "optimizer.pt").write_bytes(b"private")
+    home = tmp_path / "home"
+    digest = read_config(folder).facts.weights_sha256
+    fingerprint = "sum(float(p.double().sum()) for p in gdp.hub.load({!r}).parameters())"
+
+    dry, pushed, here, there, review = scene(
+        address, home,
+        f"gdp.hub.push(Path({str(folder)!r}), 'org/small', dry_run=True)",
+        f"gdp.hub.push(Path({str(folder)!r}), 'org/small', private=True)",
+        fingerprint.format(str(folder)),
+        fingerprint.format("org/small"),
+        f"gdp.hub.push(Path({str(folder)!r}), 'org/reviewed', create_pr=True)",
+    )  # fmt: skip
+    assert dry[0] == "ok" and "would send 5 files" in dry[1]
+    assert pushed[0] == "ok" and "sent 5 files" in pushed[1] and "org/small at revision" in pushed[1]
+    assert here[0] == "ok" and here == there
+    assert review[0] == "ok" and review[1].endswith("/org/reviewed/discussions/1")
+    assert store.commits["org/reviewed"][store.references["org/reviewed"]["main"]] == {}
+    commit = store.references["org/small"]["main"]
+    assert commit in pushed[1] and store.private["org/small"]
+    assert sorted(store.commits["org/small"][commit]) == [
+        "README.md",
+        "config.json",
+        "metrics.json",
+        "model.safetensors",
+        "train_config.yaml",
+    ]
+    assert store.commits["org/small"][commit]["model.safetensors"] == (folder / "model.safetensors").read_bytes()
+
+    changed = bytearray(store.commits["org/small"][commit]["model.safetensors"])
+    changed[-1] ^= 1
+    store.references["org/small"]["v1"] = commit
+    store.commit("org/small", {"model.safetensors": bytes(changed)}, reference="main")
+    tampered, at_tag, at_commit, resolved, no_tag, nobody, folder_in_it = scene(
+        address, home,
+        "gdp.hub.load('org/small')",
+        fingerprint.format("org/small@v1"),
+        fingerprint.format(f"hf://org/small@{commit}"),
+        "(lambda r: [r.name, r.revision])(gdp.hub.resolve('org/small@v1'))",
+        "gdp.hub.load('org/small@v9')",
+        "gdp.hub.load('org/nobody')",
+        "gdp.hub.load('hf://org/small/sub/folder')",
+    )  # fmt: skip
+    assert tampered[0] == "refused" and digest[:12] in tampered[1] and "damaged or was changed" in tampered[1]
+    assert at_tag == at_commit == here
+    assert resolved == ("ok", str(["org/small", commit]))
+    assert no_tag[0] == "refused" and "no revision 'v9'" in no_tag[1]
+    assert nobody[0] == "refused" and "there is no policy org/nobody" in nobody[1] and "hf auth login" in nobody[1]
+    assert folder_in_it[0] == "refused" and "as a whole" in folder_in_it[1]
+
+    cached, missing = scene(address, home, fingerprint.format("org/small@v1"), "gdp.hub.load('org/other')", offline=True)
+    assert cached == here
+    assert missing[0] == "refused" and "gdp hub pull org/other" in missing[1]
+    unreachable, still_cached = scene("http://127.0.0.1:9", home, "gdp.hub.load('org/other')", fingerprint.format("org/small@v1"))
+    assert unreachable[0] == "refused" and "cannot be reached" in unreachable[1]
+    assert still_cached == here
+
+
+@pytest.mark.slow
+def test_pushing_is_refused(hub: tuple[str, Store], tmp_path: Path) -> None:
+    address, store = hub
+    folder = small_checkpoint(tmp_path / "small-v1")
+    with pytest.raises(InputError, match="write org/name"):
+        gdp.hub.push(folder, "../etc")
+    [stranger] = scene(address, tmp_path / "stranger", f"gdp.hub.push(Path({str(folder)!r}), 'org/x')", token=False)
+    assert stranger[0] == "refused" and "hf auth login" in stranger[1]
+    (folder / "README.md").unlink()
+    with pytest.raises(InputError, match="no card"):
+        gdp.hub.push(folder, "org/x")
+    assert "org/x" not in store.commits
+
+
+def test_names_that_are_no_policy(tmp_path: Path) -> None:
+    for name in gdp.hub.available():
+        with pytest.raises(InputError, match=f"did you mean {re.escape(repr(name))}"):
+            gdp.hub.load(name[:-1])
+    with pytest.raises(InputError, match="no policy is named 'nothing-like-it'"):
+        gdp.hub.load("nothing-like-it")
+    with pytest.raises(InputError, match="there is no checkpoint folder"):
+        gdp.hub.load(tmp_path / "missing")
+    with pytest.raises(InputError, match="there is no checkpoint folder"):
+        gdp.hub.load("./missing/folder")
+    with pytest.raises(InputError, match="cannot read"):
+        gdp.hub.load(tmp_path)
+
+
+def test_a_folder_is_named_by_its_weights(tmp_path: Path) -> None:
+    folder = small_checkpoint(tmp_path / "small-v1")
+    resolved = gdp.hub.resolve(str(folder))
+    assert (resolved.folder, resolved.name) == (folder, str(folder))
+    assert resolved.revision == read_config(folder).facts.weights_sha256
