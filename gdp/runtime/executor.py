@@ -209,8 +209,8 @@ def cores_of(name: str) -> tuple[int, ...]:
         return ()
     cores: list[int] = []
     for part in numbers.split(","):
-        first, _, last = part.partition("-")
-        if kind != "cpu" or not first.isdecimal() or not (last or first).isdecimal() or len(part) > 15:
+        first, dash, last = part.partition("-")
+        if kind != "cpu" or not first.isdecimal() or not (last if dash else first).isdecimal() or len(part) > 15:
             raise InputError(
                 f"{name!r} is not a device that PyTorch programs run on: name sets of cores like 'cpu:0' or 'cpu:0-3', or 'cuda:0'; "
                 "devices that are only simulated have no real timing"

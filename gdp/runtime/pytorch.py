@@ -38,6 +38,9 @@ _ENVIRONMENT = {
     "OPENBLAS_NUM_THREADS": "1",
 }
 
+_START_TIMEOUT_S = 300.0
+"""Time for a fresh worker to import torch, load the program and run it once."""
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class Profile:
@@ -54,7 +57,7 @@ class PyTorchRuntime:
 
     `program` is functional (`gdp.capture.torch.capture` makes such ones) and draws no random numbers; the names of its nodes are the op names of the graphs that are run.
     `example_args` and `example_kwargs` are what it was exported with. Parameters and inputs on the meta device get random values.
-    `timeout_s` bounds each answer of the worker; `incumbent`, measured by an earlier run, continues its scale.
+    `timeout_s` bounds each measurement; `incumbent`, measured by an earlier run, continues its scale.
 
     Devices are those of the cluster, by name: sets of CPU cores (`cpu:0`, `cpu:0-3`) and `cuda:0`. CPU devices share memory, so a transfer between them costs only the
     hand-over of a reference. Peak memory is not measured. Raises `InputError` for programs and devices that cannot be run for real.
@@ -212,14 +215,17 @@ class PyTorchRuntime:
             environment = {**os.environ, **_ENVIRONMENT, "PYTHONPATH": os.pathsep.join(part for part in sys.path if part)}
             self._child = Child([sys.executable, "-m", "gdp.runtime.worker"], environment=environment)
             program, inputs = (str(self._folder / name) for name in ("program.pt2", "inputs.pt"))
-            self._ask({"command": "load", "program": program, "inputs": inputs, "ops": list(graph.name), "seed": 0})
+            self._ask(
+                {"command": "load", "program": program, "inputs": inputs, "ops": list(graph.name), "seed": 0},
+                timeout_s=max(self._timeout_s, _START_TIMEOUT_S),
+            )
             self._loaded_ops = graph.name
-        return self._ask(request)
+        return self._ask(request, timeout_s=self._timeout_s)
 
-    def _ask(self, request: Mapping[str, Any]) -> dict[str, Any]:
+    def _ask(self, request: Mapping[str, Any], *, timeout_s: float) -> dict[str, Any]:
         assert self._child is not None
         try:
-            answer = self._child.ask(request, timeout_s=self._timeout_s)
+            answer = self._child.ask(request, timeout_s=timeout_s)
         except BaseException:
             self._end_child()
             raise

@@ -1,6 +1,6 @@
 """A runtime that predicts every placement and really measures the few most promising ones."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 
 import numpy as np
 from jaxtyping import Int32
@@ -62,15 +62,15 @@ class ScreenedRuntime:
             self._measure(graph, cluster, placement, keys[row], float(predicted.step_time_s[row]))
         return self._answer(predicted, keys)
 
-    def state(self) -> list[tuple[Key, float | None]]:
+    def state(self) -> dict[Key, float | None]:
         """What was measured in this run, in order, with measured over predicted time: for a snapshot, beside the journal."""
-        return [(key, self._ratios.get(key)) for key in self._measured]
+        return {key: self._ratios.get(key) for key in self._measured}
 
-    def restore(self, state: Sequence[tuple[Key, float | None]]) -> None:
+    def restore(self, state: Mapping[Key, float | None]) -> None:
         """Goes on from `state()` of a run with this journal. Raises `InputError` when the journal lacks one of its measurements."""
         self._measured.clear()
         self._ratios.clear()
-        for key, ratio in state:
+        for key, ratio in state.items():
             measured = self._journal.find(key)
             if measured is None:
                 raise InputError(

@@ -139,7 +139,7 @@ def in_turn(
         if len(candidate_s) == look:
             look *= 2
             seen = compare_times(candidate_s, incumbent_s)
-            precise = max(seen.high - seen.ratio, seen.ratio - seen.low) <= protocol.precision * seen.ratio
+            precise = max(seen.high - seen.ratio, seen.ratio - seen.low) < protocol.precision * seen.ratio
             if precise or seen.low > protocol.clearly_slower:
                 break
     return candidate_s, incumbent_s

@@ -48,6 +48,13 @@ class Bench:
             message = str(error).splitlines()[0] if str(error) else "no message"
             return {status: message if isinstance(error, StepFailed | _WrongOutputs) else f"{type(error).__name__}: {message}"}
 
+    def close(self) -> None:
+        """Ends the devices' threads."""
+        self._kept.clear()
+        if self._executor is not None:
+            self._executor.close()
+            self._executor = None
+
     def load(self, *, program: str, inputs: str, ops: list[str], seed: int) -> dict[str, Any]:
         """Takes a program and its flat inputs from files, and runs it once, unplaced. Placements will name devices in the order of `ops`."""
         self._program = torch.export.load(program)
@@ -104,9 +111,7 @@ class Bench:
 
     def _executor_for(self, devices: list[str]) -> Executor:
         if self._executor is None or self._devices != tuple(devices):
-            self._kept.clear()
-            if self._executor is not None:
-                self._executor.close()
+            self.close()
             self._executor, self._devices = Executor(devices), tuple(devices)
         return self._executor
 

@@ -1,0 +1,137 @@
+import os
+import threading
+
+import pytest
+import torch
+from branching_net import CORES, NAMES, branching_input, branching_program
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+
+from gdp.capture.torch import capture
+from gdp.errors import InputError
+from gdp.runtime.executor import Executor, StepFailed, cores_of, hand_over_latency_s
+from gdp.runtime.pieces import cut
+from gdp.runtime.stages import Loaded, Place
+from gdp.runtime.values import program_values
+
+CAPTURED = branching_program()
+OPS = CAPTURED.graph.name
+
+
+@pytest.fixture(scope="module")
+def executor():
+    with Executor(NAMES) as running:
+        yield running
+
+
+def loaded(executor: Executor, program: torch.export.ExportedProgram, device_of_op: dict[str, int], inputs: list[torch.Tensor]) -> Loaded:
+    results = [node.name for node in program.graph.output_node().args[0]]
+    values = program_values(program, inputs, generator=torch.Generator())
+    return executor.load(cut(program, device_of_op), values=values, homes={}, results=results)
+
+
+@given(device=st.lists(st.integers(0, 1), min_size=len(OPS), max_size=len(OPS)))
+@settings(max_examples=25, deadline=None)
+def test_outputs_are_those_of_the_unplaced_program(executor, device):
+    program = CAPTURED.program
+    values = program_values(program, [branching_input()], generator=torch.Generator())
+    with torch.inference_mode():
+        expected = program.graph_module(*values.values())
+    placed = loaded(executor, program, dict(zip(OPS, device, strict=True)), [branching_input()])
+    for _ in range(3):
+        step = executor.step(placed)
+        # one thread on either side, the same kernels: equal to the last bit
+        assert all(torch.equal(output, value) for output, value in zip(step.outputs, expected, strict=True))
+    assert all(busy_s <= step.step_time_s for busy_s in step.busy_s)
+    assert sum(step.busy_s) == pytest.approx(sum(step.piece_s))
+
+
+@given(device=st.lists(st.integers(0, 1), min_size=len(OPS), max_size=len(OPS)))
+@settings(max_examples=25, deadline=None)
+def test_every_value_is_freed_but_the_outputs(executor, device):
+    placed = loaded(executor, CAPTURED.program, dict(zip(OPS, device, strict=True)), [branching_input()])
+    arrived = [
+        {there for stages in placed.stages for stage in stages for to, moves in stage.sends if to == number for _, there in moves}
+        for number in (0, 1)
+    ]
+    for number, stages in enumerate(placed.stages):
+        computed = [slot for stage in stages for slot in stage.results]
+        freed = [slot for stage in stages for slot in stage.frees]
+        outputs = {where.slot for where in placed.outputs if isinstance(where, Place) and where.device == number}
+        assert len(set(freed)) == len(freed)
+        assert set(freed) == (set(computed) | arrived[number]) - outputs
+
+
+class Lookup(nn.Module):
+    def forward(self, table, index, x):
+        row = torch.index_select(table, 0, index)
+        return x.sin() + row.exp().sum()
+
+
+def test_a_piece_that_raises_stops_every_device_and_the_executor_goes_on(executor):
+    table, x = torch.ones(3, 2), torch.ones(4)
+    program = capture(Lookup(), (table, torch.tensor([1]), x)).program
+    device_of_op = {"index_select": 1, "exp": 0, "sum_1": 1, "sin": 0, "add": 0}
+    good = loaded(executor, program, device_of_op, [table, torch.tensor([1]), x])
+    bad = loaded(executor, program, device_of_op, [table, torch.tensor([7]), x])
+    (before,) = executor.step(good).outputs
+    with pytest.raises(StepFailed, match="index out of range"):
+        executor.step(bad)
+    (after,) = executor.step(good).outputs
+    assert torch.equal(before, after)
+    assert before[0] == pytest.approx(torch.ones(1).sin().item() + 2 * torch.ones(1).exp().item())
+
+
+def test_threads_are_pinned_and_end_with_the_executor():
+    before = set(os.listdir("/proc/self/task"))
+    with Executor(NAMES):
+        own = set(os.listdir("/proc/self/task")) - before
+        pinned = {frozenset(os.sched_getaffinity(int(task))) for task in own}
+    # a thread may not have come to pin itself yet: then it may still use every core
+    assert pinned <= {frozenset({core}) for core in CORES} | {frozenset(os.sched_getaffinity(0))}
+    assert not [thread for thread in threading.enumerate() if thread.name in NAMES and thread.ident in map(int, own)]
+
+
+def test_hand_over_takes_time():
+    assert 0 < hand_over_latency_s((CORES[0],), (CORES[1],), num_round_trips=50) < 1
+
+
+def test_names_of_devices():
+    first = CORES[0]
+    assert cores_of(f"cpu:{first}") == (first,)
+    assert cores_of(f"cpu:{first}-{first}") == (first,)
+    for wrong in (
+        "gpu0",
+        "cpu",
+        "cpu:",
+        "cpu:x",
+        "cpu:1-",
+        "cpu:-1",
+        "cuda:",
+        "cuda:-1",
+        f"cpu:{first},{first}",
+        "cpu:99999",
+        "cpu:5-2",
+        "cpu:0-999999999999",
+    ):
+        with pytest.raises(InputError):
+            cores_of(wrong)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@given(device=st.lists(st.integers(0, 1), min_size=len(OPS), max_size=len(OPS)))
+@settings(max_examples=25, deadline=None)
+def test_a_gpu_beside_a_core(device):
+    program = CAPTURED.program
+    values = program_values(program, [branching_input()], generator=torch.Generator())
+    with torch.inference_mode():
+        expected = program.graph_module(*values.values())
+    with Executor([NAMES[0], "cuda:0"]) as executor:
+        device_of_op = dict(zip(OPS, device, strict=True))
+        results = [node.name for node in program.graph.output_node().args[0]]
+        placed = executor.load(cut(program, device_of_op), values=values, homes={"x": device[0]}, results=results)
+        for _ in range(3):
+            for output, value in zip(executor.step(placed).outputs, expected, strict=True):
+                torch.testing.assert_close(output.cpu(), value, rtol=1e-3, atol=1e-3)  # TF32 convolutions

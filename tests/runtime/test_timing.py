@@ -1,0 +1,119 @@
+import math
+
+import numpy as np
+import pytest
+
+from gdp.runtime.timing import MIN_PAIRS, Comparison, Protocol, alone, compare_times, in_turn, interval_rank, median_interval, warm_up
+
+
+@pytest.mark.parametrize(("num_values", "rank"), [(5, 0), (6, 1), (8, 1), (9, 2), (10, 2), (15, 4), (20, 6), (25, 8), (50, 18), (100, 40)])
+def test_ranks_are_those_of_the_tables(num_values, rank):
+    """Ranks of the sign test's 95 % interval: Conover, Practical Nonparametric Statistics, table A3."""
+    assert interval_rank(num_values) == rank
+
+
+def test_interval_of_known_values():
+    interval = median_interval([3.0, 1.0, 2.0, 6.0, 5.0, 4.0, 9.0, 8.0, 7.0])
+    assert (interval.low, interval.median, interval.high) == (2.0, 5.0, 8.0)
+
+
+def test_few_values_say_nothing():
+    interval = median_interval([1.0] * (MIN_PAIRS - 1))
+    assert (interval.low, interval.median, interval.high) == (0.0, 1.0, math.inf)
+
+
+@pytest.mark.parametrize("num_values", [6, 12, 25])
+def test_coverage_is_the_binomial_one_whatever_the_noise(num_values):
+    rank = interval_rank(num_values)
+    exact = 1 - 2 * sum(math.comb(num_values, k) for k in range(rank)) / 2**num_values
+    generator = np.random.default_rng(5)
+    trials = 4000
+    covered = 0
+    for _ in range(trials):
+        values = 1 + generator.pareto(1.5, num_values)  # heavy one-sided tail, as timings have; no variance
+        interval = median_interval(values.tolist())
+        covered += interval.low <= 2 ** (1 / 1.5) <= interval.high
+    # 4 standard errors of the count of a Bernoulli sample
+    assert abs(covered / trials - exact) < 4 * math.sqrt(exact * (1 - exact) / trials)
+
+
+def test_drift_and_stalls_that_hit_both_cancel():
+    drift = np.linspace(1, 3, 20) * np.where(np.arange(20) % 7 == 3, 10.0, 1.0)
+    comparison = compare_times((0.8 * drift).tolist(), drift.tolist())
+    assert (comparison.ratio, comparison.low, comparison.high) == (pytest.approx(0.8), pytest.approx(0.8), pytest.approx(0.8))
+    assert comparison.verdict == "faster"
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "verdict"),
+    [(0.8, 0.99, "faster"), (1.01, 1.3, "slower"), (0.99, 1.01, "equal"), (0.9, 1.01, "too_noisy"), (0.99, 1.2, "too_noisy")],
+)
+def test_verdicts(low, high, verdict):
+    comparison = Comparison(ratio=(low + high) / 2, low=low, high=high, num_pairs=9, candidate_s=1.0, incumbent_s=1.0)
+    assert comparison.verdict == verdict
+
+
+def test_equal_candidates_are_seldom_told_apart():
+    generator = np.random.default_rng(11)
+    wrong = 0
+    for _ in range(400):
+        candidate_s, incumbent_s = in_turn(
+            lambda: float(generator.lognormal(0, 0.1)),
+            lambda: float(generator.lognormal(0, 0.1)),
+            Protocol(max_pairs=24),
+            clock=lambda: 0.0,
+        )
+        wrong += compare_times(candidate_s, incumbent_s).verdict in ("faster", "slower")
+    assert wrong / 400 < 0.15  # three looks of at most 5 % each
+
+
+class Steps:
+    """Records the order of calls; each step takes the next of `times`, the last one for ever."""
+
+    def __init__(self, name: str, log: list[str], times: list[float]) -> None:
+        self.name, self.log, self.times = name, log, times
+
+    def __call__(self) -> float:
+        self.log.append(self.name)
+        return self.times.pop(0) if len(self.times) > 1 else self.times[0]
+
+
+def test_both_run_in_turn_until_the_interval_is_narrow():
+    log: list[str] = []
+    candidate_s, incumbent_s = in_turn(Steps("A", log, [2.0]), Steps("B", log, [2.0]), Protocol(max_warm_up=0), clock=lambda: 0.0)
+    assert (len(candidate_s), len(incumbent_s)) == (6, 6)
+    assert "".join(log) == "AB" * 6
+
+
+def test_a_clearly_slower_candidate_costs_six_pairs_a_close_one_all():
+    generator = np.random.default_rng(3)
+    for scale, pairs in ((2.0, 6), (1.0, 48)):
+        candidate_s, _ = in_turn(
+            lambda scale=scale: scale * float(generator.uniform(0.8, 1.2)),
+            lambda: float(generator.uniform(0.8, 1.2)),
+            Protocol(),
+            clock=lambda: 0.0,
+        )
+        assert len(candidate_s) == pairs
+
+
+def test_time_runs_out_only_after_enough_pairs():
+    seconds = iter(range(1000))
+    protocol = Protocol(max_time_s=8.0, precision=0.0)
+    clock = lambda: float(next(seconds))  # noqa: E731
+    log: list[str] = []
+    candidate_s, _ = in_turn(Steps("A", log, [1.0]), Steps("B", log, [1.0]), protocol, clock=clock)
+    assert len(candidate_s) == 9
+    assert len(alone(Steps("A", log, [1.0]), Protocol(max_time_s=-1.0), clock=lambda: 0.0)) == MIN_PAIRS
+
+
+def test_warming_up_ends_when_times_stop_falling():
+    log: list[str] = []
+    assert warm_up(Steps("A", log, [9.0, 5.0, 3.0, 2.0, 1.5, 1.0, 1.0, 1.0, 1.0, 1.0]), max_steps=20) == 9
+    assert warm_up(Steps("A", log, [1.0]), max_steps=20) == 5
+    assert warm_up(Steps("A", log, [2.0**-k for k in range(30)]), max_steps=10) == 10
+
+
+def test_too_few_pairs_are_refused():
+    with pytest.raises(ValueError, match="at least 6"):
+        Protocol(max_pairs=5)

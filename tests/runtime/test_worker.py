@@ -1,0 +1,165 @@
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+import warnings
+
+import pytest
+import torch
+from branching_net import NAMES, branching_input, branching_program
+from torch import nn
+
+from gdp.capture.torch import capture
+from gdp.measurement import Status
+from gdp.runtime.process import Child, ChildFailed
+from gdp.runtime.values import difference
+from gdp.runtime.worker import Bench
+
+QUICK = {"max_warm_up": 1, "max_pairs": 6}
+
+
+def scripted(script: str) -> Child:
+    """A child that runs `script`, in which `answers` is the pipe for answers."""
+    opening = "import os, sys, time, json\nanswers = open(int(sys.argv[1]), 'w')\n"
+    return Child([sys.executable, "-c", opening + textwrap.dedent(script)], environment=os.environ)
+
+
+def failure(child: Child, *, timeout_s: float = 60.0) -> ChildFailed:
+    with pytest.raises(ChildFailed) as caught:
+        child.ask({}, timeout_s=timeout_s)
+    with pytest.raises(ProcessLookupError):
+        os.kill(child.pid, 0)
+    return caught.value
+
+
+def test_a_child_answers_whatever_else_it_prints():
+    child = scripted("""
+        for line in sys.stdin:
+            print("chatter", flush=True)
+            os.write(1, b"more chatter")
+            answers.write(json.dumps({"twice": 2 * json.loads(line)["number"]}) + chr(10)); answers.flush()
+    """)
+    assert [child.ask({"number": number}, timeout_s=60.0) for number in (1, 4)] == [{"twice": 2}, {"twice": 8}]
+    child.close()
+
+
+def test_a_crash_tells_its_last_words():
+    failed = failure(scripted("sys.stdin.readline(); print('out of luck', file=sys.stderr); sys.exit(3)"))
+    assert failed.status == Status.FAILED
+    assert "exit code 3: out of luck" in failed.detail
+
+
+def test_a_kill_is_a_failure():
+    failed = failure(scripted("sys.stdin.readline(); os.kill(os.getpid(), 9)"))
+    assert (failed.status, "SIGKILL" in failed.detail) == (Status.FAILED, True)
+
+
+def test_a_hang_runs_out_of_time():
+    failed = failure(scripted("time.sleep(1000)"), timeout_s=0.5)
+    assert failed.status == Status.TIMED_OUT
+    assert "0.5 s" in failed.detail
+
+
+@pytest.mark.parametrize("answer", ["nonsense", "[1, 2]", "{"])
+def test_nonsense_is_a_failure(answer):
+    failed = failure(scripted(f"sys.stdin.readline(); answers.write({answer!r} + chr(10)); answers.flush(); time.sleep(1000)"))
+    assert failed.status == Status.FAILED
+    assert "JSON" in failed.detail
+
+
+def test_the_worker_ends_with_its_parent():
+    script = """
+        import os, sys, time
+        from gdp.runtime.process import Child
+        child = Child([sys.executable, "-m", "gdp.runtime.worker"], environment={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)})
+        print(child.pid, flush=True)
+        child.ask({"command": "nonsense"}, timeout_s=120)
+        print("answered", flush=True)
+        time.sleep(1000)
+    """
+    parent = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(script)],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    assert parent.stdout is not None
+    pid = int(parent.stdout.readline())
+    assert parent.stdout.readline() == "answered\n"
+    parent.send_signal(signal.SIGKILL)
+    parent.wait()
+    parent.stdout.close()
+    deadline = time.monotonic() + 60
+    while os.path.exists(f"/proc/{pid}") and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not os.path.exists(f"/proc/{pid}")
+
+
+def load(bench: Bench, folder, program: torch.export.ExportedProgram, ops: list[str], inputs: list[torch.Tensor]) -> dict:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # torch's own, about its tree specifications
+        torch.export.save(program, folder / "program.pt2")
+    torch.save(inputs, folder / "inputs.pt")
+    return bench.answer(
+        {"command": "load", "program": str(folder / "program.pt2"), "inputs": str(folder / "inputs.pt"), "ops": ops, "seed": 0}
+    )
+
+
+@pytest.fixture
+def bench():
+    threads = torch.get_num_threads()
+    bench = Bench()
+    yield bench
+    bench.close()
+    torch.set_num_threads(threads)
+
+
+def test_a_bench_measures_and_profiles(bench, tmp_path):
+    captured = branching_program()
+    ops = list(captured.graph.name)
+    assert load(bench, tmp_path, captured.program, ops, [branching_input()]) == {"ok": True}
+    one, alternating = [0] * len(ops), [number % 2 for number in range(len(ops))]
+    first = bench.answer({"command": "measure", "devices": NAMES, "candidate": one, "incumbent": None, "protocol": QUICK})
+    assert (len(first["candidate_s"]), first["incumbent_s"], first["busy_s"][1]) == (6, [], 0.0)
+    second = bench.answer({"command": "measure", "devices": NAMES, "candidate": alternating, "incumbent": one, "protocol": QUICK})
+    assert (len(second["candidate_s"]), len(second["incumbent_s"])) == (6, 6)
+    assert min(second["candidate_s"] + second["incumbent_s"] + second["busy_s"]) > 0
+    profile = bench.answer({"command": "profile", "device": NAMES[0], "num_steps": 3})
+    calls = [node.name for node in captured.program.graph.nodes if node.op == "call_function"]
+    assert set(profile["op_s"]) == {name for name in calls if not name.startswith("getitem")}
+    assert min(profile["op_s"].values()) > 0
+
+
+def test_wrong_outputs_are_a_failure(bench, tmp_path):
+    class Drawing(nn.Module):
+        def forward(self, x):
+            return x + torch.rand(3)
+
+    captured = capture(Drawing(), (torch.ones(3),))
+    load(bench, tmp_path, captured.program, list(captured.graph.name), [torch.ones(3)])
+    request = {"command": "measure", "devices": NAMES, "candidate": [0] * captured.graph.num_ops, "incumbent": None, "protocol": QUICK}
+    assert "outputs differ from those of the unplaced program: output 0 by up to 0." in bench.answer(request)["failed"]
+
+
+def test_lack_of_memory_is_told_apart(bench, tmp_path):
+    class Huge(nn.Module):
+        def forward(self, x):
+            return x.repeat(2**51).sum()  # more than an address can name
+
+    captured = capture(Huge(), (torch.ones(1, device="meta"),))
+    answer = load(bench, tmp_path, captured.program, list(captured.graph.name), [torch.ones(1)])
+    assert list(answer) == ["out_of_memory"]
+
+
+def test_differences_of_outputs():
+    ones = torch.ones(4)
+    assert difference([ones * (1 + 1e-5), 3], [ones, 3]) == ""
+    assert difference([torch.tensor([1, 2])], [torch.tensor([1, 2])]) == ""
+    assert "by up to 0.5" in difference([ones, ones * 1.5], [ones, ones])
+    assert "by up to 1" in difference([torch.tensor([1, 3])], [torch.tensor([1, 2])])
+    assert "int32" in difference([torch.ones(2, dtype=torch.int32)], [torch.ones(2)])
+    assert "finite" in difference([torch.tensor([1.0, float("nan")])], [torch.tensor([1.0, 2.0])])
+    assert difference([torch.tensor([1.0, float("nan")])], [torch.tensor([1.0, float("nan")])]) == ""
+    assert "4 instead of 3" in difference([4], [3])
