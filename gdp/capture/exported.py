@@ -10,7 +10,6 @@ import torch
 from torch.export import ExportedProgram
 from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind, TensorArgument
 from torch.fx import Node
-from torch.utils import _pytree as pytree
 
 from gdp.capture.aten_flops import numel
 from gdp.capture.costs import NO_WORK, OpCost, op_cost, stored_bytes
@@ -60,7 +59,7 @@ def graph_of(program: ExportedProgram, *, source: str) -> Graph:
             edges.extend((tensor, op) for tensor in read)
         else:
             costs.append(NO_WORK)
-        for path, value in _leaves(node.meta.get("val")):
+        for path, value in _outputs(node):
             tensor_of[node, path] = len(tensors)
             tensors.append((op, value))
 
@@ -191,6 +190,15 @@ def _tensors_at(picked: tuple[Node, tuple[Any, ...]], tensor_of: Mapping[tuple[N
     return [tensor_of[node, (*path, *rest)] for rest, _ in _leaves(value) if (node, (*path, *rest)) in tensor_of]
 
 
+def _outputs(node: Node) -> list[tuple[tuple[Any, ...], Any]]:
+    """What an op returns and somebody reads, each with its path; some kernels return more (saved statistics, of a size that differs by device)."""
+    leaves = _leaves(node.meta.get("val"))
+    if any(user.target is not getitem for user in node.users):
+        return leaves
+    read = {user.args[1] for user in node.users}
+    return [(path, leaf) for path, leaf in leaves if not path or path[0] in read]
+
+
 def _leaves(value: Any) -> list[tuple[tuple[Any, ...], Any]]:
     """The tensors and traced numbers in what an op returns, each with its path."""
     if isinstance(value, list | tuple):
@@ -200,7 +208,7 @@ def _leaves(value: Any) -> list[tuple[tuple[Any, ...], Any]]:
 
 def _cost(node: Node) -> OpCost:
     args, kwargs = torch.fx.map_arg((node.args, node.kwargs), lambda one: one.meta.get("val"))
-    outputs = [leaf for leaf in pytree.tree_leaves(node.meta.get("val")) if isinstance(leaf, torch.Tensor)]
+    outputs = [leaf for _, leaf in _outputs(node) if isinstance(leaf, torch.Tensor)]
     return op_cost(node.target, args, kwargs, outputs)
 
 

@@ -23,7 +23,7 @@ MAX_OPS = 5_000_000
 MAX_FILE_BYTES = 4 * 2**30
 """The most bytes that one file may have, and may declare to have when uncompressed."""
 
-_VERSION_KEY, _VERSION = b"gdp_graph_schema", b"1"
+_VERSION_KEY, _VERSION, _COUNT_KEY = b"gdp_graph_schema", b"1", b"gdp_num_graphs"
 _STRINGS = ("op_type", "name", "module_path", "tensor_dtype")
 _NUMBERS = {
     "flops": pa.float64(),
@@ -65,7 +65,7 @@ def write_graphs(path: Path, graphs: Sequence[Graph]) -> None:
         pq.ParquetWriter(temporary, _SCHEMA, compression="zstd", store_schema=False, write_page_checksum=True) as writer,
     ):
         writer.write_table(table, row_group_size=16)
-        writer.add_key_value_metadata({_VERSION_KEY.decode(): _VERSION.decode()})
+        writer.add_key_value_metadata({_VERSION_KEY.decode(): _VERSION.decode(), _COUNT_KEY.decode(): str(len(graphs))})
 
 
 def read_graphs(path: Path) -> list[Graph]:
@@ -111,12 +111,17 @@ def _read_table(path: Path) -> pa.Table:
 
 def _check_declared(file: pq.ParquetFile, path: Path) -> None:
     """Everything that can be known without reading the data."""
-    version = (file.metadata.metadata or {}).get(_VERSION_KEY)
+    metadata = file.metadata.metadata or {}
+    version = metadata.get(_VERSION_KEY)
     if version is None:
         raise InputError(f"{path} is Parquet, but no graph file: its metadata has no {_VERSION_KEY.decode()}; name a file that `gdp` wrote")
     if version != _VERSION:
         raise InputError(
             f"the graph file {path} has schema version {version[:20].decode(errors='replace')!r}, and this gdp reads {_VERSION.decode()}; update gdp, or capture it again"
+        )
+    if metadata.get(_COUNT_KEY) != str(file.metadata.num_rows).encode():
+        raise InputError(
+            f"the graph file {path} has {file.metadata.num_rows} rows, which is not what {_COUNT_KEY.decode()} in its metadata says; fetch it again"
         )
     names = file.schema_arrow.names
     for missing in [name for name in _SCHEMA.names if name not in names]:

@@ -4,7 +4,7 @@
 become plain ones). What follows from that, and what a runtime may rely on:
 
 - Every node of the program that calls a function is an op under its own name, except `getitem`, which picks one output of an op and is no op itself: an edge
-  leads from the picked tensor to the consumer.
+  leads from the picked tensor to the consumer. Of several outputs, those that nobody reads are left out.
 - Every tensor among the user's inputs is an op of type `INPUT` that does no work, named after its placeholder.
 - Parameters, buffers and constants are no ops. Their bytes are `param_bytes` of the first op that consumes them, and all their consumers share a colocation group, because one
   copy is kept. A buffer or constant that the program does not write, of at most `COPIED_STATE_BYTES`, is copied to every consumer instead.

@@ -97,7 +97,7 @@ def test_a_damaged_file_is_refused_or_says_the_same(whole_file: bytes, tmp_path:
     except InputError as error:
         assert str(path) in str(error)
     else:
-        assert [graph.sha256 for graph in read] in ([], [small().sha256])
+        assert [graph.sha256 for graph in read] == [small().sha256]
 
 
 def test_missing_file_and_other_formats(tmp_path: Path) -> None:
@@ -113,11 +113,11 @@ def test_missing_file_and_other_formats(tmp_path: Path) -> None:
         parquet.read_graphs(tmp_path / "other.parquet")
 
 
-def write(path: Path, table: pa.Table, *, version: str = "1") -> None:
+def write(path: Path, table: pa.Table, *, version: str = "1", count: int = 1) -> None:
     """Writes a table as a graph file, whatever is in it."""
     with pq.ParquetWriter(path, table.schema, store_schema=False) as writer:
         writer.write_table(table)
-        writer.add_key_value_metadata({"gdp_graph_schema": version})
+        writer.add_key_value_metadata({"gdp_graph_schema": version, "gdp_num_graphs": str(count)})
 
 
 def changed(tmp_path: Path, column: str, values: list[object], of: pa.DataType | None = None) -> Path:
@@ -181,6 +181,9 @@ def test_wrong_columns_are_named(tmp_path: Path) -> None:
         parquet.read_graphs(path)
     write(path, table, version="2")
     with pytest.raises(InputError, match="schema version '2'"):
+        parquet.read_graphs(path)
+    write(path, table, count=2)
+    with pytest.raises(InputError, match="has 1 rows"):
         parquet.read_graphs(path)
 
 
