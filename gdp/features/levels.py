@@ -31,4 +31,4 @@ def b_level(graph: Graph, time: Float64[np.ndarray, " ops"], transfer: Float64[n
         length = after[consumer] + seconds[consumer] + transfer_time
         if length > after[producer]:
             after[producer] = length
-    return np.array(after) + time
+    return np.asarray(np.array(after) + time)

@@ -38,7 +38,8 @@ class AttentionLayer(nn.Module):
         normal = self.normalise_attention(h_BSLH)
         h_BSLH = h_BSLH + self.project(self._attend(normal, present, context), context)
         wide = gelu(self.widen(self.normalise_feed_forward(h_BSLH), context))
-        return h_BSLH + self.narrow(wide, context)
+        out: Tensor = h_BSLH + self.narrow(wide, context)
+        return out
 
     def _attend(self, h_BSLH: Tensor, present: Tensor, context: Tensor) -> Tensor:
         batch, segments, length, hidden = h_BSLH.shape

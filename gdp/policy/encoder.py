@@ -33,7 +33,8 @@ class MaxPool(nn.Module):
         edge: Float32[Tensor, "edges edge_features"],
     ) -> Float32[Tensor, "groups hidden"]:
         message_EH = torch.sigmoid(self.neighbour(h_NH)[source] + self.edge(edge))
-        return scatter(message_EH, target, dim=0, dim_size=len(h_NH), reduce="max")
+        out: Tensor = scatter(message_EH, target, dim=0, dim_size=len(h_NH), reduce="max")
+        return out
 
 
 class SageLayer(nn.Module):

@@ -71,8 +71,9 @@ class PairHead(nn.Module):
         """Scores; `schedule` is None when groups are placed independently of each other."""
         if schedule is None:
             out: Tensor = self.score(torch.relu(hidden), context)[..., 0]
-            return out
-        return self.score(torch.relu(hidden + self.schedule(schedule, context)), context)[..., 0] + schedule @ self.skip
+        else:
+            out = self.score(torch.relu(hidden + self.schedule(schedule, context)), context)[..., 0] + schedule @ self.skip
+        return out
 
     def walk_weights(
         self, context: Float32[Tensor, " context"]

@@ -30,6 +30,9 @@ SCHEDULE_FEATURES = (
 
 _COUNT = len(SCHEDULE_FEATURES)
 
+_FULL = 1 + 1e-5
+"""Of a device's memory: rounding must not rule out parameters that fit exactly."""
+
 
 @numba.njit(cache=True, nogil=True)
 @typing.no_type_check
@@ -97,7 +100,7 @@ def walk(
             _, group = heapq.heappop(waiting)
             any_open = False
             for d in range(devices):
-                open_[d] = allowed[group, d] and params[d] + param_share[group, d] <= 1
+                open_[d] = allowed[group, d] and params[d] + param_share[group, d] <= _FULL
                 any_open = any_open or open_[d]
             if not any_open:
                 open_[:] = allowed[group]
