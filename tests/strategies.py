@@ -121,3 +121,71 @@ def devices(draw: st.DrawFn, graph: Graph, cluster: Cluster) -> np.ndarray:
 def placement(device: np.ndarray) -> Placement:
     """A placement that says where it came from: a test."""
     return Placement(device=np.array(device, np.int32), origin=Origin(placer="test"))
+
+
+def seeded_graph(generator: np.random.Generator, *, num_ops: int, max_inputs: int = 3) -> Graph:
+    """A random graph made at once, for many or for large cases. Half of them have only round costs, and so many ties."""
+    outputs = generator.choice([0, 1, 1, 1, 2], num_ops)
+    producer = np.repeat(np.arange(num_ops), outputs)
+    earlier = np.searchsorted(producer, np.arange(num_ops))
+    count = np.where(earlier > 0, generator.integers(0, max_inputs + 1, num_ops), 0)
+    consumer = np.repeat(np.arange(num_ops), count)
+    reach = generator.choice([3, 30, num_ops + 1])  # how far back an op's inputs lie
+    limit = earlier[consumer]
+    tensor = limit - 1 - np.minimum((generator.random(len(consumer)) * np.minimum(limit, reach)).astype(int), limit - 1)
+    shuffled = generator.permutation(len(consumer))
+    rounded = generator.random() < 0.5
+    seconds = generator.choice([0.0, 0.0, 1.0, 2.0], num_ops) if rounded else generator.random(num_ops)
+    group = np.where(generator.random(num_ops) < 0.1, generator.integers(0, 3, num_ops), Graph.NO_GROUP)
+    return Graph(
+        op_type=("MatMul",) * num_ops,
+        name=tuple(map(str, range(num_ops))),
+        module_path=("",) * num_ops,
+        flops=generator.choice([0.0, 1.0, 10.0], num_ops),
+        accessed_bytes=generator.integers(0, 100, num_ops),
+        param_bytes=generator.integers(0, 100, num_ops),
+        temp_bytes=generator.integers(0, 100, num_ops),
+        phase=np.zeros(num_ops, np.int8),
+        colocation_group=group.astype(np.int32),
+        tensor_producer=producer.astype(np.int32),
+        tensor_bytes=generator.choice([0, 1, 2, 64], len(producer)),
+        tensor_shape=((-1,),) * len(producer),
+        tensor_dtype=("float32",) * len(producer),
+        edge_tensor=tensor[shuffled].astype(np.int32),
+        edge_consumer=consumer[shuffled].astype(np.int32),
+        source="tests.strategies.seeded_graph",
+        measured_time_s={kind: seconds * (number + 1) for number, kind in enumerate(KINDS)},
+    )
+
+
+def seeded_cluster(generator: np.random.Generator, *, num_devices: int) -> Cluster:
+    """A random cluster made at once: unequal devices, tight or ample memory, and shared, own or no channels."""
+    num_channels = int(generator.integers(0, 4))
+    shape = (num_devices, num_devices)
+    return Cluster(
+        name="tests.strategies.seeded_cluster",
+        devices=tuple(
+            Device(
+                name=f"gpu{number}",
+                kind=KINDS[generator.integers(len(KINDS))],
+                memory_bytes=int(generator.choice([0, 1000, 2**40, 2**40, 2**40])),
+                flops_per_s={"float32": 10.0},
+                memory_bytes_per_s=100.0,
+                op_overhead_s=0.5,
+            )
+            for number in range(num_devices)
+        ),
+        bandwidth_bytes_per_s=generator.choice([1.0, 32.0, 100.0, np.inf], shape),
+        latency_s=generator.choice([0.0, 0.0, 0.5, float(generator.random())], shape),
+        channel=generator.integers(Cluster.NO_CHANNEL, num_channels, shape).astype(np.int32),
+        channel_name=tuple(f"channel{number}" for number in range(num_channels)),
+    )
+
+
+def seeded_device(generator: np.random.Generator, graph: Graph, cluster: Cluster) -> np.ndarray:
+    """`[ops]` int32 random device indices that keep colocation groups together."""
+    device = generator.integers(0, cluster.num_devices, graph.num_ops).astype(np.int32)
+    for group in set(graph.colocation_group.tolist()) - {Graph.NO_GROUP}:
+        members = graph.colocation_group == group
+        device[members] = device[members][0]
+    return device

@@ -4,37 +4,50 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Float64, Int32, Int64
+from jaxtyping import Float64, Int32
 
 from gdp.cluster import Cluster
 from gdp.graph import Graph
 from gdp.runtime.roofline import op_time_s
 from gdp.runtime.verdict import check_finite
 
+OP = np.dtype(
+    [
+        ("seconds", np.float64),
+        ("key", np.float64),  # what its device's queue is ordered by: the moment it became ready, or the rank negated
+        ("claimed_bytes", np.int64),  # claimed at its start: its scratch and its outputs
+        ("returned_bytes", np.int64),  # given back at its end: its scratch, outputs that nobody consumes, and inputs that nobody else needs
+        ("param_bytes", np.int64),
+        ("tie", np.int32),  # its number
+        ("left", np.int32),
+        ("right", np.int32),
+        ("missing", np.int32),  # inputs that have not arrived
+        ("hold", np.int32),  # the list of its inputs that others need as well
+        ("first_output", np.int32),  # the edges that leave it
+        ("last_output", np.int32),
+        ("first_tensor", np.int32),
+        ("num_tensors", np.int32),
+    ],
+    align=True,
+)
+"""An op while it is simulated: all that is read together lies together."""
+
+EDGE = np.dtype([("bytes", np.int64), ("consumer", np.int32), ("tensor", np.int32)], align=True)
+
 
 class Plan(NamedTuple):
-    """What stays the same from placement to placement. Edges are numbered by producer, tensor and consumer."""
+    """What stays the same from placement to placement. Edges are in the order of producer, tensor and consumer."""
 
     op_s: Float64[np.ndarray, "ops devices"]
     """seconds of each op on each device."""
-    param_bytes: Int64[np.ndarray, " ops"]
-    claimed_bytes: Int64[np.ndarray, " ops"]
-    """claimed when an op starts: its scratch and its outputs."""
-    returned_bytes: Int64[np.ndarray, " ops"]
-    """given back when it ends: its scratch and the outputs that nobody consumes."""
+    ops: np.ndarray
+    """`[ops]` records of `OP`: how every op begins, but for its device's seconds."""
+    edges: np.ndarray
+    """`[edges]` records of `EDGE`."""
     source: Int32[np.ndarray, " sources"]
     """the ops without inputs."""
-    num_inputs: Int32[np.ndarray, " ops"]
-    first_input: Int32[np.ndarray, " ops_and_one"]
-    """where each op's edges begin in the order of consumers."""
-    first_output: Int32[np.ndarray, " ops_and_one"]
-    """where the edges that leave each op begin."""
-    edge_consumer: Int32[np.ndarray, " edges"]
-    edge_tensor: Int32[np.ndarray, " edges"]
-    edge_input: Int32[np.ndarray, " edges"]
-    """the place of each edge in the order of consumers."""
-    tensor_producer: Int32[np.ndarray, " tensors"]
-    tensor_bytes: Int64[np.ndarray, " tensors"]
+    most_tensors: int
+    """the most tensors that any op produces."""
     latency_s: Float64[np.ndarray, "devices devices"]
     bandwidth_bytes_per_s: Float64[np.ndarray, "devices devices"]
     channel: Int32[np.ndarray, "devices devices"]
@@ -50,9 +63,6 @@ def plan_of(graph: Graph, cluster: Cluster) -> Plan:
     check_finite(graph, cluster)
     order = np.lexsort((graph.edge_consumer, graph.edge_tensor))
     consumer, tensor = graph.edge_consumer[order], graph.edge_tensor[order]
-    by_consumer = np.argsort(consumer, kind="stable")
-    edge_input = np.empty(graph.num_edges, np.int32)
-    edge_input[by_consumer] = np.arange(graph.num_edges, dtype=np.int32)
     num_inputs = np.bincount(consumer, minlength=graph.num_ops)
     num_outputs = np.bincount(graph.tensor_producer[tensor], minlength=graph.num_ops)
     consumed = np.zeros(graph.num_tensors, np.bool_)
@@ -63,24 +73,29 @@ def plan_of(graph: Graph, cluster: Cluster) -> Plan:
         np.add.at(total, graph.tensor_producer, bytes_of_tensor)
         return total
 
+    ops = np.zeros(graph.num_ops, OP)
+    ops["claimed_bytes"] = graph.temp_bytes + per_op(graph.tensor_bytes)
+    ops["returned_bytes"] = graph.temp_bytes + per_op(np.where(consumed, 0, graph.tensor_bytes))
+    ops["param_bytes"] = graph.param_bytes
+    ops["tie"] = np.arange(graph.num_ops)
+    ops["left"] = ops["right"] = ops["hold"] = -1
+    ops["missing"] = num_inputs
+    ops["last_output"] = np.cumsum(num_outputs)
+    ops["first_output"] = ops["last_output"] - num_outputs
+    ops["num_tensors"] = np.bincount(graph.tensor_producer, minlength=graph.num_ops)
+    ops["first_tensor"] = np.cumsum(ops["num_tensors"]) - ops["num_tensors"]
+    edges = np.zeros(graph.num_edges, EDGE)
+    edges["consumer"], edges["tensor"], edges["bytes"] = consumer, tensor, graph.tensor_bytes[tensor]
     leader = np.arange(graph.num_ops, dtype=np.int32)
     grouped = np.flatnonzero(graph.colocation_group != Graph.NO_GROUP)
     _, first, member = np.unique(graph.colocation_group[grouped], return_index=True, return_inverse=True)
     leader[grouped] = grouped[first][member]
     return Plan(
         op_s=op_time_s(graph, cluster),
-        param_bytes=graph.param_bytes,
-        claimed_bytes=graph.temp_bytes + per_op(graph.tensor_bytes),
-        returned_bytes=graph.temp_bytes + per_op(np.where(consumed, 0, graph.tensor_bytes)),
+        ops=ops,
+        edges=edges,
         source=np.flatnonzero(num_inputs == 0).astype(np.int32),
-        num_inputs=num_inputs.astype(np.int32),
-        first_input=np.concatenate([[0], np.cumsum(num_inputs)]).astype(np.int32),
-        first_output=np.concatenate([[0], np.cumsum(num_outputs)]).astype(np.int32),
-        edge_consumer=consumer,
-        edge_tensor=tensor,
-        edge_input=edge_input,
-        tensor_producer=graph.tensor_producer,
-        tensor_bytes=graph.tensor_bytes,
+        most_tensors=int(ops["num_tensors"].max()),
         latency_s=cluster.latency_s,
         bandwidth_bytes_per_s=cluster.bandwidth_bytes_per_s,
         channel=np.where(cluster.channel == Cluster.NO_CHANNEL, cluster.num_channels, cluster.channel).astype(np.int32),

@@ -3,13 +3,14 @@
 import dataclasses
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gdp.graph import Graph
 from gdp.runtime.simulator import Simulator
 from gdp.runtime.specification import simulate
-from tests.strategies import clusters, devices, graphs, placement
+from tests.strategies import clusters, devices, graphs, placement, seeded_cluster, seeded_device, seeded_graph
 
 DISPATCHES = ("ready_order", "program_order", "priority")
 
@@ -48,3 +49,20 @@ def test_equals_the_specification(data: st.DataObject, dispatch: str) -> None:
     expected = simulate(graph, cluster, placement(device), dispatch=dispatch, rank=rank)
     assert_same(simulator(graph, cluster, placement(device)), expected)
     assert_same(simulator.batch(graph, cluster, device[np.newaxis])[0], dataclasses.replace(expected, timeline=None))
+
+
+@pytest.mark.parametrize(("num_ops", "cases"), [(6, 1500), (40, 500), (400, 30), (3000, 2)])
+def test_equals_the_specification_on_seeded_cases(num_ops: int, cases: int) -> None:
+    for seed in range(cases):
+        generator = np.random.default_rng([num_ops, seed])
+        graph = seeded_graph(generator, num_ops=int(generator.integers(1, num_ops + 1)))
+        cluster = seeded_cluster(generator, num_devices=int(generator.integers(1, 5 if seed % 20 else 40)))
+        device = np.stack([seeded_device(generator, graph, cluster) for _ in range(2)])
+        for dispatch in DISPATCHES:
+            rank = generator.integers(0, 4, graph.num_ops) * 1.0 if dispatch == "priority" else None
+            simulator = Simulator(dispatch=dispatch, rank=rank, with_timeline=True)
+            batch = simulator.batch(graph, cluster, device)
+            for row in range(2):
+                expected = simulate(graph, cluster, placement(device[row]), dispatch=dispatch, rank=rank)
+                assert_same(batch[row], dataclasses.replace(expected, timeline=None))
+            assert_same(simulator(graph, cluster, placement(device[-1])), expected)
