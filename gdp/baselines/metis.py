@@ -112,8 +112,7 @@ class _Problem:
         share = self.speed[chosen] / self.speed[chosen].sum()
         parts = pymetis.part_graph(
             num_parts,
-            xadj=self.xadj,
-            adjncy=self.adjacency,
+            pymetis.CSRAdjacency(self.xadj, self.adjacency),
             vweights=self.vertex_weight,
             eweights=self.edge_weight,
             tpwgts=(share / share.sum()).tolist(),

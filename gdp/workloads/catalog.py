@@ -1,0 +1,148 @@
+"""The named workloads and their splits. The split is by family: no family of the hold-out is seen in pretraining."""
+
+import dataclasses
+import difflib
+import functools
+from collections.abc import Callable
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import nn
+
+from gdp.bundled import bundled
+from gdp.capture.parquet import read_graph
+from gdp.capture.torch import capture
+from gdp.errors import InputError
+from gdp.graph import Graph
+from gdp.workloads.branching import branching_network, example_inputs
+from gdp.workloads.inception_v3 import inception_v3_training
+from gdp.workloads.synthetic import cells, layered, series_parallel, unrolled_rnn
+from gdp.workloads.torch_models import (
+    decoder_transformer,
+    mixture_of_experts,
+    residual_cnn,
+    transformer_encoder,
+    two_tower_recommender,
+    u_net,
+    unrolled_lstm,
+)
+
+Split = Literal["pretraining", "validation", "hold-out"]
+Framework = Literal["synthetic", "pytorch", "tensorflow"]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Workload:
+    """A named graph, built when asked for."""
+
+    name: str
+    family: str
+    """what it shares with others; all of a family are in one split."""
+    framework: Framework
+    split: Split
+    build: Callable[[], Graph]
+    """captures or draws the graph; the same one every time."""
+    program: Callable[[], tuple[nn.Module, tuple[Any, ...]]] | None = None
+    """the PyTorch module and its example inputs, where it has weights and can really run."""
+
+
+def workload(name: str) -> Workload:
+    """The workload of this name. Raises `InputError` that lists the names when there is none."""
+    names = [entry.name for entry in CATALOG]
+    if name not in names:
+        close = difflib.get_close_matches(name, names, n=1)
+        hint = f"did you mean {close[0]!r}? " if close else ""
+        raise InputError(f"there is no workload {name!r}; {hint}the workloads are {', '.join(names)}")
+    return CATALOG[names.index(name)]
+
+
+_SYNTHETIC = {"layered": layered, "series-parallel": series_parallel, "cells": cells, "unrolled-rnn": unrolled_rnn}
+
+
+def _drawn(family: str, num_ops: int, training: bool, seed: int) -> Graph:
+    return _SYNTHETIC[family](np.random.default_rng(seed), num_ops=num_ops, training=training)
+
+
+def _synthetic(family: str, split: Split, *, sizes: tuple[int, ...], seeds: tuple[int, ...]) -> tuple[Workload, ...]:
+    return tuple(
+        Workload(
+            name=f"{family}-{num_ops}-{'training' if training else 'inference'}-{seed}",
+            family=family,
+            framework="synthetic",
+            split=split,
+            build=functools.partial(_drawn, family, num_ops, training, seed),
+        )
+        for num_ops in sizes
+        for training in (False, True)
+        for seed in seeds
+    )
+
+
+def _pytorch(family: str, split: Split, *builds: tuple[str, Callable[[], Graph]]) -> tuple[Workload, ...]:
+    return tuple(Workload(name=name, family=family, framework="pytorch", split=split, build=build) for name, build in builds)
+
+
+def _branching_program() -> tuple[nn.Module, tuple[Any, ...]]:
+    generator = torch.Generator().manual_seed(0)
+    return branching_network(generator), example_inputs(generator)
+
+
+def _branching() -> Graph:
+    return capture(*_branching_program()).graph
+
+
+def _inception_v3_training() -> Graph:
+    """The stored graph where it is bundled, else a fresh capture, which needs TensorFlow."""
+    stored = bundled("datasets") / "inception_v3_training.parquet"
+    return read_graph(stored) if stored.is_file() else inception_v3_training()
+
+
+CATALOG: tuple[Workload, ...] = (
+    *(
+        entry
+        for family in ("layered", "cells", "unrolled-rnn")
+        for entry in _synthetic(family, "pretraining", sizes=(60, 200, 600), seeds=(0, 1, 2))
+    ),
+    *_pytorch(
+        "residual-cnn",
+        "pretraining",
+        ("residual-cnn-18", residual_cnn),
+        ("residual-cnn-34", functools.partial(residual_cnn, depths=(3, 4, 6, 3), batch_size=32)),
+    ),
+    *_pytorch(
+        "transformer-encoder",
+        "pretraining",
+        ("transformer-encoder-6", transformer_encoder),
+        ("transformer-encoder-12", functools.partial(transformer_encoder, num_layers=12, width=768, num_heads=12, batch_size=32)),
+    ),
+    *_pytorch(
+        "decoder-transformer",
+        "pretraining",
+        ("decoder-transformer-6", decoder_transformer),
+        ("decoder-transformer-12", functools.partial(decoder_transformer, num_layers=12, width=768, num_heads=12, length=512)),
+    ),
+    *_pytorch(
+        "mixture-of-experts",
+        "pretraining",
+        ("mixture-of-experts-8", mixture_of_experts),
+        ("mixture-of-experts-16", functools.partial(mixture_of_experts, num_layers=6, num_experts=16)),
+    ),
+    *_pytorch(
+        "unrolled-lstm",
+        "pretraining",
+        ("unrolled-lstm-2", unrolled_lstm),
+        ("unrolled-lstm-4", functools.partial(unrolled_lstm, num_layers=4)),
+    ),
+    *_pytorch("u-net", "pretraining", ("u-net-4", u_net), ("u-net-5", functools.partial(u_net, num_levels=5, width=48, image_size=256))),
+    *_synthetic("series-parallel", "validation", sizes=(60, 200, 600), seeds=(0,)),
+    *_pytorch(
+        "two-tower-recommender",
+        "validation",
+        ("two-tower-recommender-8", two_tower_recommender),
+        ("two-tower-recommender-24", functools.partial(two_tower_recommender, num_tables=24, batch_size=8192)),
+    ),
+    Workload(name="branching", family="branching", framework="pytorch", split="hold-out", build=_branching, program=_branching_program),
+    Workload(name="inception-v3-training", family="inception", framework="tensorflow", split="hold-out", build=_inception_v3_training),
+)
+"""Every named workload."""
