@@ -133,8 +133,10 @@ def test_control_edge_of_a_graph_def(tf: Any) -> None:
         first = tf.constant(1.0, name="first")
         with tf.control_dependencies([first]):
             tf.constant(2.0, name="second")
-            tf.identity(first, name="third")
-    graph = capture_graph_def(traced.as_graph_def(), keep=[], source="two constants")
+        tf.identity(first, name="third")
+    graph_def = traced.as_graph_def()
+    graph_def.node[2].input.append("^first")  # says nothing that its data does not say
+    graph = capture_graph_def(graph_def, keep=[], source="two constants")
     edges = [
         (graph.name[graph.edge_producer[edge]], graph.tensor_dtype[graph.edge_tensor[edge]], graph.name[graph.edge_consumer[edge]])
         for edge in range(graph.num_edges)

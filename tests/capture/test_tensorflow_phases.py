@@ -58,6 +58,18 @@ def test_sum_on_the_way_back_is_backward() -> None:
     assert found(step)["AddN"] == found(step)["norm"] == B
 
 
+def test_what_lies_between_gradients_is_backward_though_it_leads_to_an_update() -> None:
+    clipped = [
+        ("w", "VarHandleOp", False, [], U),
+        ("gradient_tape/y", "MatMul", False, [], B),
+        ("clip", "Minimum", False, ["gradient_tape/y"], B),
+        ("gradient_tape/x", "MatMul", False, ["clip"], B),
+        ("norm", "Mul", False, ["gradient_tape/x"], U),
+        ("assign", "AssignSubVariableOp", True, ["w", "norm"], U),
+    ]
+    assert found(clipped) == {name: phase for name, *_, phase in clipped}
+
+
 def test_inference_is_forward() -> None:
     step = STEP[:6]
     assert set(found(step).values()) == {F}

@@ -156,6 +156,24 @@ def test_tied_weights_lie_together(gpt2: tuple[Any, Captured]) -> None:
     accepted(model, answer)
 
 
+def test_second_name_that_nothing_uses_lies_with_the_first() -> None:
+    class Tied(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first = nn.Linear(4, 4, bias=False)
+            self.used = nn.Linear(4, 4, bias=False)
+            self.again = nn.Linear(4, 4, bias=False)
+            self.again.weight = self.used.weight
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.used(self.first(x))
+
+    model = Tied()
+    answer = mapped(capture(model, (torch.zeros(2, 4),)), lambda name, module: int(module == "used"))
+    assert answer == {"first": 0, "used": 1, "again": 1}
+    accepted(model, answer)
+
+
 def test_weights_without_a_consumer_are_covered() -> None:
     class Spare(nn.Module):
         def __init__(self) -> None:
