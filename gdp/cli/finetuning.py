@@ -48,9 +48,9 @@ def finetune_configured(settings: FinetuneSettings, config: dict[str, Any]) -> i
     folder, objective = settings.run_dir, settings.reward.objective
     with lock_folder(folder), stop_signal() as stop, ExitStack() as stack:
         begin(folder, config, resume=settings.resume)
-        cluster = configured_cluster(settings.cluster, settings.cluster_source, folder=folder)
-        if cluster is None:
-            raise InputError("there is no cluster; give cluster=local, a preset such as cluster=p100x4, or a YAML file")
+        source = "local" if settings.cluster is None and settings.cluster_source is None else settings.cluster_source
+        cluster = configured_cluster(settings.cluster, source, folder=folder)
+        assert cluster is not None
         model = resolve_model(settings.workload.name)
         refuse_impossible_memory(model.graph, cluster)
         console.print(

@@ -57,7 +57,7 @@ def translate(arguments: Sequence[str]) -> list[str]:
         if key == "workload" and value and value not in options("workload"):
             translated += ["workload=named", f"workload.name={_quoted(value)}"]
         elif key == "cluster" and value and (value == "local" or value.endswith((".yaml", ".yml"))):
-            translated += ["cluster=null", f"cluster_source={_quoted(value)}"]
+            translated.append(f"cluster_source={_quoted(value)}")
         else:
             translated.append(argument)
     return translated
@@ -86,7 +86,7 @@ def composed(name: str, overrides: Sequence[str]) -> DictConfig:
     try:
         with initialize_config_dir(config_dir=str(bundled("conf")), version_base="1.3"):
             return compose(config_name=name, overrides=list(overrides))
-    except (HydraException, OmegaConfBaseException) as error:
+    except (HydraException, OmegaConfBaseException, ValueError) as error:
         raise InputError(" ".join(str(error).split())) from error
 
 

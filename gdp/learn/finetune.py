@@ -6,7 +6,7 @@ once more side by side, and when one device wins, that is the result.
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from typing import Literal, Protocol
+from typing import Literal, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -89,6 +89,7 @@ Compare = Callable[[Placement, Placement], Comparison]
 """Times a placement in turn with another one, for a final verdict."""
 
 
+@runtime_checkable
 class Watch(Protocol):
     """Sees every update as it is done: to log it, to take a snapshot, to raise when the run shall stop."""
 

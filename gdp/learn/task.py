@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -39,6 +39,7 @@ class Task:
     """time of the best simple placement that can run; rewards are relative to it."""
 
 
+@runtime_checkable
 class TaskSource(Protocol):
     """Draws the next task to learn on."""
 

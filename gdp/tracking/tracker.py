@@ -1,9 +1,10 @@
 """Where the numbers of a run go."""
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 
+@runtime_checkable
 class Tracker(Protocol):
     """Takes the numbers of a run, step by step."""
 

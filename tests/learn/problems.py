@@ -25,7 +25,7 @@ SMALL = PolicyConfig(
     context=8,
     passes=2,
     finish_prior=0.0,
-    decoding="independent",
+    decoding="sequential",
     max_devices=4,
 )
 
@@ -44,7 +44,7 @@ def two_devices() -> Cluster:
 
 
 def two_chains() -> Graph:
-    """Two chains of two ops, one second each, joined by tensors of 10 MB: best is a chain per device, 2 s; one device takes 4 s."""
+    """Two chains of two ops, one second each, joined by tensors of 1 MB, a second of transfer: best is a chain per device, 2 s; one device takes 4 s."""
     count, edges = 4, [(0, 1), (2, 3)]
     return Graph(
         op_type=("matmul",) * count,
@@ -57,8 +57,8 @@ def two_chains() -> Graph:
         phase=np.zeros(count, np.int8),
         colocation_group=np.full(count, -1, np.int32),
         tensor_producer=np.array([producer for producer, _ in edges], np.int32),
-        tensor_bytes=np.full(len(edges), 10_000_000, np.int64),
-        tensor_shape=((2_500_000,),) * len(edges),
+        tensor_bytes=np.full(len(edges), 1_000_000, np.int64),
+        tensor_shape=((250_000,),) * len(edges),
         tensor_dtype=("float32",) * len(edges),
         edge_tensor=np.arange(len(edges), dtype=np.int32),
         edge_consumer=np.array([consumer for _, consumer in edges], np.int32),
@@ -76,7 +76,13 @@ def learner(seed: int) -> Learner:
 
 
 def learn_config(
-    *, updates: int, samples_per_update: int = 8, epochs: int = 2, learning_rate: float = 1e-2, elite_weight: float = 0.0, patience_updates: int = 0
+    *,
+    updates: int,
+    samples_per_update: int = 8,
+    epochs: int = 2,
+    learning_rate: float = 1e-2,
+    elite_weight: float = 0.0,
+    patience_updates: int = 0,
 ) -> LearnConfig:
     return LearnConfig(
         updates=updates,

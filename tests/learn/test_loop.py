@@ -77,7 +77,10 @@ def test_placements_that_cannot_run_get_the_invalid_reward_and_no_incumbent() ->
     graph, cluster = two_chains(), two_devices()
     tight = type(cluster)(
         name="tight",
-        devices=tuple(type(d)(name=d.name, kind=d.kind, memory_bytes=1, flops_per_s=d.flops_per_s, memory_bytes_per_s=1e15, op_overhead_s=0.0) for d in cluster.devices),
+        devices=tuple(
+            type(d)(name=d.name, kind=d.kind, memory_bytes=1, flops_per_s=d.flops_per_s, memory_bytes_per_s=1e15, op_overhead_s=0.0)
+            for d in cluster.devices
+        ),
         bandwidth_bytes_per_s=cluster.bandwidth_bytes_per_s,
         latency_s=cluster.latency_s,
         channel=cluster.channel,
@@ -100,7 +103,10 @@ def test_no_simple_placement_is_told() -> None:
     cluster = two_devices()
     tiny = type(cluster)(
         name="tiny",
-        devices=tuple(type(d)(name=d.name, kind=d.kind, memory_bytes=1, flops_per_s=d.flops_per_s, memory_bytes_per_s=1e15, op_overhead_s=0.0) for d in cluster.devices),
+        devices=tuple(
+            type(d)(name=d.name, kind=d.kind, memory_bytes=1, flops_per_s=d.flops_per_s, memory_bytes_per_s=1e15, op_overhead_s=0.0)
+            for d in cluster.devices
+        ),
         bandwidth_bytes_per_s=cluster.bandwidth_bytes_per_s,
         latency_s=cluster.latency_s,
         channel=cluster.channel,
@@ -108,5 +114,3 @@ def test_no_simple_placement_is_told() -> None:
     )
     with pytest.raises(InputError, match="no simple placement"):
         make_task("t", two_chains(), tiny, runtime=Simulator(), features=FeatureConfig(), max_groups=64, objective="step_time")
-
-

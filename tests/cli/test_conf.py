@@ -1,0 +1,117 @@
+"""Every file under conf/ composes and fills its dataclass; every mistake is told in a sentence."""
+
+import dataclasses
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gdp.bundled import bundled
+from gdp.cli.fill import fill
+from gdp.cli.finetune_config import FinetuneSettings, NamedWorkload, PyTorchConfig
+from gdp.cli.hydra_config import check_overrides, composed, options, resolved, translate
+from gdp.cli.train_config import SimulatorConfig, TrainConfig
+from gdp.errors import InputError
+from gdp.learn.config import RewardConfig
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+TRAIN_GROUPS = ("cluster", "features", "policy", "reward", "tracker")
+
+
+def _train(*overrides: str) -> TrainConfig:
+    return fill(TrainConfig, resolved(composed("train", ["run_dir=r", *overrides])), where="")
+
+
+def _finetune(*overrides: str) -> FinetuneSettings:
+    return fill(FinetuneSettings, resolved(composed("finetune", ["run_dir=r", "workload.name=x", *overrides])), where="")
+
+
+@pytest.mark.parametrize(("group", "name"), [(group, name) for group in TRAIN_GROUPS for name in options(group)])
+def test_every_option_fills_its_dataclass(group: str, name: str) -> None:
+    _train(f"{group}={name}")
+    _finetune(f"{group}={name}")
+
+
+@pytest.mark.parametrize("name", sorted(set(options("workload")) - {"named"}))
+def test_every_pretraining_workload(name: str) -> None:
+    _train(f"workload={name}")
+
+
+@pytest.mark.parametrize("name", options("learner"))
+def test_every_learner(name: str) -> None:
+    _train(f"learner={name}")
+
+
+def test_both_runtimes() -> None:
+    assert options("runtime") == ["pytorch", "simulator"]
+    fill(PyTorchConfig, _finetune("runtime=pytorch").runtime, where="runtime")
+    fill(SimulatorConfig, _finetune("runtime=simulator").runtime, where="runtime")
+
+
+@pytest.mark.parametrize("name", options("experiment"))
+def test_every_experiment_composes_and_differs_from_the_default(name: str) -> None:
+    assert _train(f"experiment={name}") != _train()
+
+
+@pytest.mark.parametrize("path", sorted(bundled("conf").glob("reward/*.yaml")), ids=lambda path: path.stem)
+def test_a_leaf_lists_exactly_the_fields(path: Path) -> None:
+    import yaml
+
+    assert set(yaml.safe_load(path.read_text())) == {field.name for field in dataclasses.fields(RewardConfig)}
+
+
+@pytest.mark.parametrize(
+    ("override", "hint"),
+    [
+        ("polcy.hidden=3", "did you mean 'policy.hidden'"),
+        ("learner.udpates=3", "did you mean 'learner.updates'"),
+        ("policy=tny", "did you mean 'tiny'"),
+        ("experiment=smok", "did you mean 'smoke'"),
+        ("cluster=p100x5", "did you mean 'p100x"),
+        ("zzz=1", "known are"),
+        ("seed", "key=value"),
+    ],
+)
+def test_a_misspelt_key_or_option_gets_the_nearest(override: str, hint: str) -> None:
+    with pytest.raises(InputError, match=hint):
+        check_overrides("train", [override])
+
+
+@pytest.mark.parametrize(
+    ("override", "hint"),
+    [
+        ("learner.updates=many", "learner.updates is 'many'; it must be a whole number"),
+        ("learner.clip=2", "between 0 and 1"),
+        ("resume=maybe", "known are auto, never"),
+        ("policy.decoding=sequentail", "did you mean 'sequential'"),
+        ("reward.invalid=3", "negative"),
+        ("+policy.color=red", "policy has no key 'color'"),
+        ("~seed", "lacks seed"),
+    ],
+)
+def test_a_value_of_the_wrong_kind_is_refused(override: str, hint: str) -> None:
+    with pytest.raises(InputError, match=hint):
+        _train(override)
+
+
+def test_free_names_of_workload_and_cluster() -> None:
+    assert translate(["workload=resnet50", "cluster=local"]) == ["workload=named", "workload.name='resnet50'", "cluster_source='local'"]
+    assert translate(["workload=synthetic", "cluster=p100x4", "seed=1"]) == ["workload=synthetic", "cluster=p100x4", "seed=1"]
+    filled = fill(
+        FinetuneSettings, resolved(composed("finetune", translate(["workload=a b/m.py:build", "cluster=my c.yaml", "run_dir=r"]))), where=""
+    )
+    assert filled.workload == NamedWorkload(name="a b/m.py:build") and filled.cluster_source == "my c.yaml"
+
+
+def test_a_missing_workload_is_told() -> None:
+    with pytest.raises(InputError, match=r"workload\.name"):
+        resolved(composed("finetune", ["run_dir=r"]))
+
+
+@pytest.mark.parametrize("script", ["train.py", "finetune.py"])
+def test_a_mistake_is_one_sentence_and_exit_code_2(script: str, tmp_path: Path) -> None:
+    done = subprocess.run([sys.executable, str(ROOT / script), "polcy.hidden=3"], capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert done.returncode == 2
+    assert done.stdout == "" and len(done.stderr.splitlines()) == 1 and "did you mean 'policy.hidden'" in done.stderr
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,118 @@
+"""A run that is killed continues to the same result, bit for bit."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from gdp.errors import InputError
+from gdp.learn.config import RewardConfig
+from gdp.learn.imitation import ImitationConfig, imitate
+from gdp.learn.learner import Learner
+from gdp.learn.loop import learn
+from gdp.learn.snapshots import lock_folder, restore_snapshot, save_snapshot
+from gdp.learn.sources import FixedTasks
+from gdp.learn.task import relative_reward
+from gdp.runtime.simulator import Simulator
+from tests.learn.problems import learn_config, learner, task, two_chains, two_devices
+
+
+def run(state: Learner, *, updates: int, snapshot: Path | None = None, pause_s: float = 0.0) -> list[dict[str, float]]:
+    """Imitates for two steps, then learns up to `updates`; returns the untimed metrics of each update."""
+    source = FixedTasks(tasks=[task(two_chains(), two_devices())])
+    warm_up = ImitationConfig(steps=2, search_evaluations=5, learning_rate=1e-2)
+    for _ in imitate(state, source, Simulator(), config=warm_up, gradient_norm=1.0, objective="step_time", seed=0):
+        if snapshot is not None:
+            save_snapshot(snapshot, state, run="test", extra={"note": 1})
+    seen = []
+    reward = relative_reward(RewardConfig(objective="step_time", invalid=-10.0))
+    for update in learn(state, source, Simulator(), reward, config=learn_config(updates=updates, elite_weight=0.1), objective="step_time"):
+        seen.append({name: value for name, value in update.metrics.items() if not name.startswith("time/")})
+        if snapshot is not None:
+            save_snapshot(snapshot, state, run="test", extra={"note": 1})
+            time.sleep(pause_s)
+    return seen
+
+
+def assert_same(one: Learner, other: Learner) -> None:
+    for name, value in one.policy.state_dict().items():
+        assert torch.equal(value, other.policy.state_dict()[name]), name
+    assert one.history == other.history and one.update == other.update and one.evaluations == other.evaluations
+    assert one.numpy_generator.bit_generator.state == other.numpy_generator.bit_generator.state
+    assert torch.equal(one.torch_generator.get_state(), other.torch_generator.get_state())
+    assert {name: best.device.tolist() for name, best in one.incumbent.items()} == {
+        name: best.device.tolist() for name, best in other.incumbent.items()
+    }
+
+
+@pytest.mark.parametrize("stopped_after", [1, 4])
+def test_a_restored_run_continues_bit_for_bit(tmp_path: Path, stopped_after: int) -> None:
+    whole, first, second = learner(0), learner(0), learner(1)
+    metrics = run(whole, updates=6)
+    run(first, updates=stopped_after, snapshot=tmp_path / "s.pt")
+    assert restore_snapshot(tmp_path / "s.pt", second, run="test") == {"note": 1}
+    assert run(second, updates=6) == metrics[stopped_after:]
+    assert_same(whole, second)
+
+
+def test_a_run_killed_at_any_moment_continues_bit_for_bit(tmp_path: Path) -> None:
+    whole, state = learner(0), learner(0)
+    run(whole, updates=12)
+    program = "import sys; from pathlib import Path; from tests.learn.test_snapshots import *; run(resumed(Path(sys.argv[1])), updates=12, snapshot=Path(sys.argv[1]), pause_s=0.03)"
+    moments = np.random.default_rng(0).uniform(0.02, 0.25, size=2)
+    for moment in moments:
+        child = subprocess.Popen([sys.executable, "-c", program, str(tmp_path / "s.pt")], env={**os.environ, "OMP_NUM_THREADS": "1"})
+        before = _stamp(tmp_path / "s.pt")
+        while _stamp(tmp_path / "s.pt") == before and child.poll() is None:
+            time.sleep(0.01)
+        time.sleep(float(moment))
+        child.send_signal(signal.SIGKILL)
+        child.wait()
+    restore_snapshot(tmp_path / "s.pt", state, run="test")
+    run(state, updates=12)
+    assert_same(whole, state)
+    assert [path.name for path in tmp_path.iterdir() if not path.name.startswith(".")] == ["s.pt"]
+
+
+def resumed(path: Path) -> Learner:
+    state = learner(0)
+    if path.exists():
+        restore_snapshot(path, state, run="test")
+    return state
+
+
+def _stamp(path: Path) -> int:
+    return path.stat().st_mtime_ns if path.exists() else 0
+
+
+def test_a_snapshot_of_another_run_or_a_damaged_one_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "s.pt"
+    save_snapshot(path, learner(0), run="one", extra={})
+    with pytest.raises(InputError, match="another configuration"):
+        restore_snapshot(path, learner(0), run="other")
+    path.write_bytes(path.read_bytes()[:1000])
+    with pytest.raises(InputError, match="cannot be read"):
+        restore_snapshot(path, learner(0), run="one")
+
+
+def test_a_folder_belongs_to_one_run(tmp_path: Path) -> None:
+    with lock_folder(tmp_path):
+        held = subprocess.run(
+            [
+                sys.executable,
+                "-c",
+                f"from pathlib import Path; from gdp.learn.snapshots import lock_folder; lock_folder(Path({str(tmp_path)!r})).__enter__()",
+            ],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert held.returncode != 0 and "another run is at work" in held.stderr
+    with lock_folder(tmp_path):
+        pass
