@@ -65,7 +65,7 @@ def graph_of(program: ExportedProgram, *, source: str) -> Graph:
 
     param_bytes, group = _resident(nodes, index, states, program)
     return Graph(
-        op_type=tuple(INPUT if node.op == "placeholder" else str(node.target) for node in nodes),
+        op_type=tuple(_op_type(node) for node in nodes),
         name=tuple(node.name for node in nodes),
         module_path=tuple(_module_path(node) for node in nodes),
         flops=np.array([cost.flops for cost in costs], np.float64),
@@ -214,12 +214,16 @@ def _cost(node: Node) -> OpCost:
 
 def _refuse_control_flow(node: Node, source: str) -> None:
     if isinstance(node.target, torch._ops.HigherOrderOperator):
-        trace = [line.strip() for line in (node.meta.get("stack_trace") or "").splitlines() if line.strip()]
-        place = f" ({'; '.join(trace[-2:])})" if trace else ""
         raise InputError(
-            f"{source} holds the operator {str(node.target)!r}{place}, which runs a program of its own; "
+            f"{source} holds the operator {str(node.target)!r} in {_module_path(node) or 'its own forward'}, which runs a program of its own; "
             "ops are placed in programs without branches, loops and nested programs: unroll it, or write it with torch.where"
         )
+
+
+def _op_type(node: Node) -> str:
+    if node.op == "placeholder":
+        return INPUT
+    return str(node.target) if isinstance(node.target, torch._ops.OpOverload) else str(torch.typename(node.target))
 
 
 def _module_path(node: Node) -> str:

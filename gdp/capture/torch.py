@@ -13,10 +13,11 @@ become plain ones). What follows from that, and what a runtime may rely on:
 
 import dataclasses
 import inspect
+import io
 import traceback
 import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +59,7 @@ def capture(module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any] 
     except Exception as error:
         raise InputError(
             f"{name} cannot be captured: {_first_line(error)}{_where(error)}; "
-            "check that module(*args) runs, and keep forward free of branches on tensor values (torch.cond, torch.where) and of inputs that are not tensors"
+            "check that the module runs on these inputs, and keep its forward free of branches and sizes that depend on the values of tensors (use torch.where, masks)"
         ) from error
     _clean(program)
     source = f"{name}, by torch.export without decompositions (torch {torch.__version__})"
@@ -67,11 +68,11 @@ def capture(module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any] 
 
 @contextmanager
 def _quiet_tracing() -> Iterator[None]:
-    """No gradients, no fused kernels that hide a layer's ops, and no advice to the authors of torch."""
+    """No gradients, no fused kernels that hide a layer's ops, and nothing printed: what went wrong is in the exception."""
     fused = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)
     try:
-        with torch.no_grad(), warnings.catch_warnings():
+        with torch.no_grad(), warnings.catch_warnings(), redirect_stderr(io.StringIO()):
             warnings.simplefilter("ignore")
             yield
     finally:
@@ -110,6 +111,6 @@ def _where(error: Exception) -> str:
     frames = [
         frame
         for frame in traceback.extract_tb(error.__traceback__)
-        if not Path(frame.filename).is_relative_to(library) and Path(frame.filename) != Path(__file__)
+        if frame.line and not Path(frame.filename).is_relative_to(library) and Path(frame.filename) != Path(__file__)
     ]
     return f" (at {frames[-1].filename}:{frames[-1].lineno}, `{frames[-1].line}`)" if frames else ""

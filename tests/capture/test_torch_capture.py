@@ -269,6 +269,7 @@ class Sizes(nn.Module):
 def test_numbers_known_only_while_running_are_tensors_of_one_number() -> None:
     graph = capture(Sizes(), (torch.ones(5),)).graph
     assert any(shape == (-1,) for shape in graph.tensor_shape)
+    assert "aten.item.default" in graph.op_type and any(op.startswith("_operator.") for op in graph.op_type)
     assert all((a, b) in edges(graph) for a, b in (("x", "nonzero"), ("x", "sum_1")))
 
 
@@ -324,6 +325,11 @@ class Branches(nn.Module):
         return -x
 
 
+class Sliced(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x[: int(x.sum().item())]
+
+
 class Nested(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return torch.cond(x.sum() > 0, lambda y: y.sin(), lambda y: y.cos(), (x,))
@@ -346,10 +352,14 @@ class Broken(nn.Module):
         (Broken(), (torch.ones(3),), {"y": 1}, "unexpected keyword argument 'y'"),
         (Broken(), (torch.ones(5),), {}, r"cannot be captured: .*\(at .*test_torch_capture.py:\d+, `return self.layer\(x\)`\)"),
         (Branches(), (torch.ones(3),), {}, r"cannot be captured: .*\(at .*test_torch_capture.py:\d+, `if x.sum\(\) > 0:`\)"),
-        (Nested(), (torch.ones(3),), {}, "operator 'cond'.* runs a program of its own"),
+        (Sliced(), (torch.ones(3),), {}, "cannot be captured: GuardOnDataDependentSymNode"),
+        (Nested(), (torch.ones(3),), {}, "operator 'cond' in its own forward.* runs a program of its own"),
     ],
 )
-def test_what_cannot_be_captured_is_explained(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], message: str) -> None:
+def test_what_cannot_be_captured_is_explained(
+    module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], message: str, capfd: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(InputError, match=message) as error:
         capture(module, args, kwargs)
     assert "\n" not in str(error.value)
+    assert capfd.readouterr() == ("", "")
