@@ -18,32 +18,19 @@ import numba
 import numpy as np
 
 from gdp.measurement import Status
+from gdp.runtime.scratch import BLOCK
 
 READY_ORDER, PROGRAM_ORDER, PRIORITY = 0, 1, 2
 OK = int(Status.OK)
 _NONE = -1
 _NEVER = np.inf
-_BLOCK = 64
-
-_TRANSFER = np.dtype(
-    [
-        ("key", np.float64),  # when it was requested; without a channel, when it ends
-        ("bytes", np.int64),
-        ("tie", np.int32),  # numbers transfers by producer, destination, tensor
-        ("left", np.int32),
-        ("right", np.int32),
-        ("hold", np.int32),
-        ("first", np.int32),  # its consumers in `waiting`
-        ("stop", np.int32),
-        ("source", np.int32),
-        ("destination", np.int32),
-        ("tensor", np.int32),
-    ],
-    align=True,
-)
 
 
-@numba.njit(cache=True, nogil=True)
+_compile = numba.njit(cache=True, nogil=True, _nrt=False, error_model="numpy")
+_inline = numba.njit(cache=True, nogil=True, _nrt=False, error_model="numpy", inline="always")
+
+
+@_compile
 @no_type_check
 def _meld(one, other, items):
     """The skew heap of two; the least (key, tie) is at its root."""
@@ -66,7 +53,7 @@ def _meld(one, other, items):
         one = rest
 
 
-@numba.njit(cache=True, nogil=True)
+@_compile
 @no_type_check
 def _insert(root, item, items):
     items[item].left = _NONE
@@ -74,136 +61,104 @@ def _insert(root, item, items):
     return _meld(root, item, items)
 
 
-@numba.njit(cache=True, nogil=True, inline="always")
+@_inline
 @no_type_check
-def _append(queue, item, now, head, tail, root, items):
+def _append(queues, queue, item, now, items):
     """Puts an item into a queue at a moment that is not before the last one's."""
     items[item].key = now
-    if head[queue] == _NONE:
-        head[queue] = item
-        tail[queue] = item
-    elif now > items[tail[queue]].key or items[item].tie > items[tail[queue]].tie:
-        items[tail[queue]].right = item
-        tail[queue] = item
+    if queues[queue].head == _NONE:
+        queues[queue].head = item
+        queues[queue].tail = item
+    elif now > items[queues[queue].tail].key or items[item].tie > items[queues[queue].tail].tie:
+        items[queues[queue].tail].right = item
+        queues[queue].tail = item
     else:
-        root[queue] = _insert(root[queue], item, items)
+        queues[queue].root = _insert(queues[queue].root, item, items)
 
 
-@numba.njit(cache=True, nogil=True, inline="always")
+@_inline
 @no_type_check
-def _take(queue, head, tail, root, items):
+def _take(queues, queue, items):
     """Takes the least (moment, tie) out of a queue; `_NONE` when it is empty."""
-    item = head[queue]
-    early = root[queue]
+    item = queues[queue].head
+    early = queues[queue].root
     if early != _NONE and (
         item == _NONE or items[early].key < items[item].key or (items[early].key == items[item].key and items[early].tie < items[item].tie)
     ):
         item = early
-        root[queue] = _meld(items[early].left, items[early].right, items)
+        queues[queue].root = _meld(items[early].left, items[early].right, items)
     elif item != _NONE:
-        head[queue] = _NONE if item == tail[queue] else items[item].right
+        queues[queue].head = _NONE if item == queues[queue].tail else items[item].right
     return item
 
 
-@numba.njit(cache=True, nogil=True, inline="always")
+@_inline
 @no_type_check
 def _clear(end, least, width, leaf):
     """Sets the end of a leaf to never, and the least end of its block anew."""
     end[leaf] = _NEVER
-    block = leaf // _BLOCK
+    block = leaf // BLOCK
     smallest = _NEVER
-    for other in range(block * _BLOCK, block * _BLOCK + width):
-        smallest = min(smallest, end[other])
+    for other in range(block * BLOCK, block * BLOCK + width):
+        smallest = end[other] if end[other] < smallest else smallest
     least[block] = smallest
 
 
-@numba.njit(cache=True, nogil=True)
+@_compile
 @no_type_check
-def _group(low, high, edges, at_device, num_devices, begin, grouped):
+def _group(low, high, edges, device_of, num_devices, begin, grouped):
     """Sorts the edges `low` to `high` by destination into `grouped`; those of one destination keep their order."""
     if high - low <= 8:
         for edge in range(low, high):
-            destination = at_device[edges[edge].consumer]
+            destination = device_of[edges[edge].consumer]
             place = edge - low
-            while place > 0 and at_device[edges[grouped[place - 1]].consumer] > destination:
+            while place > 0 and device_of[edges[grouped[place - 1]].consumer] > destination:
                 grouped[place] = grouped[place - 1]
                 place -= 1
             grouped[place] = edge
         return
     begin[:] = 0
     for edge in range(low, high):
-        begin[at_device[edges[edge].consumer] + 1] += 1
+        begin[device_of[edges[edge].consumer] + 1] += 1
     for destination in range(num_devices):
         begin[destination + 1] += begin[destination]
     for edge in range(low, high):
-        destination = at_device[edges[edge].consumer]
+        destination = device_of[edges[edge].consumer]
         grouped[begin[destination]] = edge
         begin[destination] += 1
 
 
-@numba.njit(cache=True, nogil=True, inline="always")
+@_inline
 @no_type_check
-def _arrive(consumer, at, now, dispatch, ready_head, ready_tail, ready_root, ops):
+def _arrive(consumer, at, now, dispatch, devices, ops):
     """One input of an op has arrived."""
     ops[consumer].missing -= 1
     if ops[consumer].missing == 0:
         if dispatch == READY_ORDER:
-            _append(at, consumer, now, ready_head, ready_tail, ready_root, ops)
+            _append(devices, at, consumer, now, ops)
         elif dispatch == PRIORITY:
-            ready_root[at] = _insert(ready_root[at], consumer, ops)
+            devices[at].root = _insert(devices[at].root, consumer, ops)
 
 
-@numba.njit(cache=True, nogil=True)
+@_compile
 @no_type_check
-def simulate_rows(plan, device, dispatch, priority, status, step_time_s, bottleneck_s, peak, busy_s, num_transfers, transferred, log):
+def simulate_rows(
+    plan, device, dispatch, priority, status, step_time_s, bottleneck_s, peak, busy_s, num_transfers, transferred, scratch, log
+):
     """Simulates every row of `device[batch, ops]`, and writes row by row what came out.
 
     The results of a row that is no placement stay as they are. `priority` is the rank negated. `log` is empty, or is filled for the last row: see `EventLog`.
     """
     num_ops, num_devices = plan.op_s.shape
-    num_edges = len(plan.edges)
     num_channels = plan.num_channels
     unlimited = num_devices + num_channels  # the leaf of the transfers without a channel
-    num_blocks = unlimited // _BLOCK + 1
-    width = _BLOCK if num_blocks > 1 else (unlimited // 8 + 1) * 8
+    num_blocks = unlimited // BLOCK + 1
+    width = BLOCK if num_blocks > 1 else (unlimited // 8 + 1) * 8
 
-    ops = np.empty_like(plan.ops)
-    at_device = np.empty(num_ops, np.int8)
-    ready_head = np.empty(num_devices, np.int32)
-    ready_tail = np.empty(num_devices, np.int32)
-    ready_root = np.empty(num_devices, np.int32)
-    next_op = np.empty(num_devices, np.int32)
-    running_op = np.empty(num_devices, np.int32)
-    memory = np.empty(num_devices, np.int64)
-    most_memory = np.empty(num_devices, np.int64)
-    busy = np.empty(num_devices, np.float64)
-    touched = np.empty(num_devices, np.int32)
-    is_touched = np.zeros(num_devices, np.bool_)
-
-    transfers = np.empty(num_edges, _TRANSFER)
-    waiting = np.empty(num_edges, np.int32)
-    request_head = np.empty(num_channels, np.int32)
-    request_tail = np.empty(num_channels, np.int32)
-    request_root = np.empty(num_channels, np.int32)
-    running_transfer = np.empty(num_channels, np.int32)
-    occupied_s = np.empty(num_channels, np.float64)
-    starting = np.empty(num_edges, np.int32)
-    touched_channel = np.empty(num_channels, np.int32)
-    is_touched_channel = np.zeros(num_channels, np.bool_)
-
-    grouped = np.empty(num_edges, np.int32)
-    begin = np.empty(num_devices + 1, np.int32)
-    uses = np.empty(plan.most_tensors, np.int32)
-    hold_of_tensor = np.empty(plan.most_tensors, np.int32)
-    holds = np.empty(2 * num_edges, np.int32)
-    held_bytes = np.empty(2 * num_edges, np.int64)
-    next_hold = np.empty(num_edges, np.int32)
-    hold_of = np.empty(num_edges, np.int32)
-
-    end = np.empty(num_blocks * _BLOCK, np.float64)
-    least = np.empty(num_blocks, np.float64)
+    ops, device_of, devices, channels, transfers, waiting, starting, touched, touched_channel = scratch[:9]
+    grouped, begin, uses, hold_of_tensor, holds, links, end, least = scratch[9:]
+    edges = plan.edges
     logging = len(log.op_start_s) > 0
-    logged = np.empty(num_devices, np.int64)
 
     for row in range(len(device)):
         valid = True
@@ -214,23 +169,24 @@ def simulate_rows(plan, device, dispatch, priority, status, step_time_s, bottlen
             continue
         status[row] = OK
 
-        memory[:] = 0
+        for at in range(num_devices):
+            devices[at].memory = 0
+            devices[at].logged = -1
+            devices[at].busy_s = 0.0
+            devices[at].head = devices[at].root = devices[at].next = _NONE
+        for channel in range(num_channels):
+            channels[channel].occupied_s = 0.0
+            channels[channel].head = channels[channel].root = _NONE
         for op in range(num_ops):
             at = device[row, op]
-            at_device[op] = at
-            memory[at] += plan.ops[op].param_bytes
+            device_of[op] = at
+            devices[at].memory += plan.ops[op].param_bytes
             ops[op] = plan.ops[op]
             ops[op].seconds = plan.op_s[op, at]
-        most_memory[:] = memory
-        ready_head[:] = _NONE
-        ready_root[:] = _NONE
-        request_head[:] = _NONE
-        request_root[:] = _NONE
-        occupied_s[:] = 0.0
-        busy[:] = 0.0
+        for at in range(num_devices):
+            devices[at].peak = devices[at].memory
         end[:] = _NEVER
         least[:] = _NEVER
-        logged[:] = -1
         num_logged = 0
         sent = 0
         sent_bytes = 0
@@ -243,59 +199,58 @@ def simulate_rows(plan, device, dispatch, priority, status, step_time_s, bottlen
         num_touched = num_devices
         for at in range(num_devices):
             touched[at] = at
-            is_touched[at] = True
+            devices[at].touched = 1
         num_touched_channels = 0
         num_starting = 0
         if dispatch == PROGRAM_ORDER:
-            next_op[:] = _NONE
             for op in range(num_ops - 1, -1, -1):
-                ops[op].right = next_op[at_device[op]]
-                next_op[at_device[op]] = op
+                ops[op].right = devices[device_of[op]].next
+                devices[device_of[op]].next = op
         elif dispatch == READY_ORDER:
             for op in plan.source:
-                _append(at_device[op], op, now, ready_head, ready_tail, ready_root, ops)
+                _append(devices, device_of[op], op, now, ops)
         else:
             for op in range(num_ops):
                 ops[op].key = priority[op]
             for op in plan.source:
-                ready_root[at_device[op]] = _insert(ready_root[at_device[op]], op, ops)
+                devices[device_of[op]].root = _insert(devices[device_of[op]].root, op, ops)
 
         while True:
             # the second half of a round: what is free takes what is there
             for touch in range(num_touched):
                 at = touched[touch]
-                is_touched[at] = False
+                devices[at].touched = 0
                 if end[at] != _NEVER:
                     continue
                 if dispatch == READY_ORDER:
-                    op = _take(at, ready_head, ready_tail, ready_root, ops)
+                    op = _take(devices, at, ops)
                 elif dispatch == PRIORITY:
-                    op = ready_root[at]
+                    op = devices[at].root
                     if op != _NONE:
-                        ready_root[at] = _meld(ops[op].left, ops[op].right, ops)
+                        devices[at].root = _meld(ops[op].left, ops[op].right, ops)
                 else:
-                    op = next_op[at]
+                    op = devices[at].next
                     if op != _NONE:
                         if ops[op].missing == 0:
-                            next_op[at] = ops[op].right
+                            devices[at].next = ops[op].right
                         else:
                             op = _NONE
                 if op != _NONE:
                     seconds = ops[op].seconds
-                    running_op[at] = op
-                    busy[at] += seconds
-                    memory[at] += ops[op].claimed_bytes
-                    most_memory[at] = max(most_memory[at], memory[at])
+                    devices[at].running = op
+                    devices[at].busy_s += seconds
+                    devices[at].memory += ops[op].claimed_bytes
+                    devices[at].peak = max(devices[at].peak, devices[at].memory)
                     end[at] = now + seconds
-                    least[at // _BLOCK] = min(least[at // _BLOCK], now + seconds)
+                    least[at // BLOCK] = min(least[at // BLOCK], now + seconds)
                     if logging:
                         log.op_start_s[op] = now
                         log.op_end_s[op] = now + seconds
             num_touched = 0
             for touch in range(num_touched_channels):
                 channel = touched_channel[touch]
-                is_touched_channel[channel] = False
-                transfer = _take(channel, request_head, request_tail, request_root, transfers)
+                channels[channel].touched = 0
+                transfer = _take(channels, channel, transfers)
                 if transfer != _NONE:
                     starting[num_starting] = transfer
                     num_starting += 1
@@ -307,8 +262,8 @@ def simulate_rows(plan, device, dispatch, priority, status, step_time_s, bottlen
                 channel = plan.channel[source, destination]
                 copied = transfers[transfer].bytes
                 seconds = plan.latency_s[source, destination] + copied / plan.bandwidth_bytes_per_s[source, destination]
-                memory[destination] += copied
-                most_memory[destination] = max(most_memory[destination], memory[destination])
+                devices[destination].memory += copied
+                devices[destination].peak = max(devices[destination].peak, devices[destination].memory)
                 if logging:
                     log.transfer_tensor[transfer] = transfers[transfer].tensor
                     log.transfer_source[transfer] = source
@@ -322,17 +277,17 @@ def simulate_rows(plan, device, dispatch, priority, status, step_time_s, bottlen
                     in_flight = _insert(in_flight, transfer, transfers)
                     end[leaf] = transfers[in_flight].key
                 else:
-                    running_transfer[channel] = transfer
-                    occupied_s[channel] += seconds
-                least[leaf // _BLOCK] = min(least[leaf // _BLOCK], end[leaf])
+                    channels[channel].running = transfer
+                    channels[channel].occupied_s += seconds
+                least[leaf // BLOCK] = min(least[leaf // BLOCK], end[leaf])
             num_starting = 0
             if logging:
                 for at in range(num_devices):
-                    if memory[at] != logged[at]:
-                        logged[at] = memory[at]
+                    if devices[at].memory != devices[at].logged:
+                        devices[at].logged = devices[at].memory
                         log.memory_device[num_logged] = at
                         log.memory_time_s[num_logged] = now
-                        log.memory_bytes[num_logged] = memory[at]
+                        log.memory_bytes[num_logged] = devices[at].memory
                         num_logged += 1
 
             # the first half of the next round: all that ends at the earliest moment
@@ -344,69 +299,70 @@ def simulate_rows(plan, device, dispatch, priority, status, step_time_s, bottlen
                 break
             for block in range(num_blocks):
                 while least[block] == now:
-                    leaf = block * _BLOCK
+                    leaf = block * BLOCK
                     while end[leaf] != now:
                         leaf += 1
                     if leaf < num_devices:
                         at = leaf
                         _clear(end, least, width, leaf)
-                        op = running_op[at]
-                        memory[at] -= ops[op].returned_bytes
+                        op = devices[at].running
+                        devices[at].memory -= ops[op].returned_bytes
                         link = ops[op].hold
                         while link != _NONE:
-                            hold = hold_of[link]
-                            link = next_hold[link]
-                            holds[hold] -= 1
-                            if holds[hold] == 0:
-                                memory[at] -= held_bytes[hold]
+                            hold = links[link].hold
+                            link = links[link].next
+                            holds[hold].uses -= 1
+                            if holds[hold].uses == 0:
+                                devices[at].memory -= holds[hold].bytes
                         low, high = ops[op].first_output, ops[op].last_output
                         first_tensor = ops[op].first_tensor
                         if low + 1 == high:
                             grouped[0] = low
-                            hold_of_tensor[plan.edges[low].tensor - first_tensor] = _NONE
+                            hold_of_tensor[edges[low].tensor - first_tensor] = _NONE
                         elif low < high:
-                            _group(low, high, plan.edges, at_device, num_devices, begin, grouped)
-                            uses[: ops[op].num_tensors] = 0
+                            _group(low, high, edges, device_of, num_devices, begin, grouped)
+                            for number in range(ops[op].num_tensors):
+                                uses[number] = 0
                             last_tensor, destination = _NONE, at
                             place = 0
                             while place < high - low:
-                                consumer, tensor = plan.edges[grouped[place]].consumer, plan.edges[grouped[place]].tensor
-                                if at_device[consumer] == at or tensor != last_tensor or at_device[consumer] != destination:
+                                consumer, tensor = edges[grouped[place]].consumer, edges[grouped[place]].tensor
+                                if device_of[consumer] == at or tensor != last_tensor or device_of[consumer] != destination:
                                     uses[tensor - first_tensor] += 1
-                                last_tensor, destination = tensor, at_device[consumer]
+                                last_tensor, destination = tensor, device_of[consumer]
                                 place += 1
                             for number in range(ops[op].num_tensors):
                                 hold_of_tensor[number] = _NONE
                             for place in range(high - low):
                                 edge = grouped[place]
-                                number = plan.edges[edge].tensor - first_tensor
+                                number = edges[edge].tensor - first_tensor
                                 if uses[number] > 1 and hold_of_tensor[number] == _NONE:
                                     hold_of_tensor[number] = num_holds
-                                    holds[num_holds] = uses[number]
-                                    held_bytes[num_holds] = plan.edges[edge].bytes
+                                    holds[num_holds].uses = uses[number]
+                                    holds[num_holds].bytes = edges[edge].bytes
                                     num_holds += 1
                         place = 0
                         while place < high - low:
                             edge = grouped[place]
-                            consumer = plan.edges[edge].consumer
-                            tensor = plan.edges[edge].tensor
-                            size = plan.edges[edge].bytes
-                            destination = at_device[consumer]
+                            consumer = edges[edge].consumer
+                            tensor = edges[edge].tensor
+                            size = edges[edge].bytes
+                            destination = device_of[consumer]
                             hold = hold_of_tensor[tensor - first_tensor]
                             if destination == at:
                                 if hold == _NONE:
                                     ops[consumer].returned_bytes += size
                                 else:
-                                    hold_of[num_linked] = hold
-                                    next_hold[num_linked] = ops[consumer].hold
+                                    links[num_linked].hold = hold
+                                    links[num_linked].next = ops[consumer].hold
                                     ops[consumer].hold = num_linked
                                     num_linked += 1
-                                _arrive(consumer, at, now, dispatch, ready_head, ready_tail, ready_root, ops)
+                                _arrive(consumer, at, now, dispatch, devices, ops)
                                 place += 1
                                 continue
                             stop = place + 1
                             while stop < high - low and (
-                                plan.edges[grouped[stop]].tensor == tensor and at_device[plan.edges[grouped[stop]].consumer] == destination
+                                edges[grouped[stop]].tensor == tensor and device_of[edges[grouped[stop]].consumer] == destination
                             ):
                                 stop += 1
                             transfer = sent
@@ -425,9 +381,9 @@ def simulate_rows(plan, device, dispatch, priority, status, step_time_s, bottlen
                                 starting[num_starting] = transfer
                                 num_starting += 1
                             else:
-                                _append(channel, transfer, now, request_head, request_tail, request_root, transfers)
-                                if end[num_devices + channel] == _NEVER and not is_touched_channel[channel]:
-                                    is_touched_channel[channel] = True
+                                _append(channels, channel, transfer, now, transfers)
+                                if end[num_devices + channel] == _NEVER and not channels[channel].touched:
+                                    channels[channel].touched = 1
                                     touched_channel[num_touched_channels] = channel
                                     num_touched_channels += 1
                             if stop == place + 1:
@@ -435,12 +391,12 @@ def simulate_rows(plan, device, dispatch, priority, status, step_time_s, bottlen
                                 waiting[num_waiting] = consumer
                                 num_waiting += 1
                             else:
-                                holds[num_holds] = stop - place
-                                held_bytes[num_holds] = size
+                                holds[num_holds].uses = stop - place
+                                holds[num_holds].bytes = size
                                 for other in range(place, stop):
-                                    consumer = plan.edges[grouped[other]].consumer
-                                    hold_of[num_linked] = num_holds
-                                    next_hold[num_linked] = ops[consumer].hold
+                                    consumer = edges[grouped[other]].consumer
+                                    links[num_linked].hold = num_holds
+                                    links[num_linked].next = ops[consumer].hold
                                     ops[consumer].hold = num_linked
                                     num_linked += 1
                                     waiting[num_waiting] = consumer
@@ -457,35 +413,35 @@ def simulate_rows(plan, device, dispatch, priority, status, step_time_s, bottlen
                                 least[block] = min(least[block], end[leaf])
                         else:
                             channel = leaf - num_devices
-                            transfer = running_transfer[channel]
+                            transfer = channels[channel].running
                             _clear(end, least, width, leaf)
-                            if not is_touched_channel[channel]:
-                                is_touched_channel[channel] = True
+                            if not channels[channel].touched:
+                                channels[channel].touched = 1
                                 touched_channel[num_touched_channels] = channel
                                 num_touched_channels += 1
                         hold = transfers[transfer].hold
                         if hold == _NONE:
-                            memory[transfers[transfer].source] -= transfers[transfer].bytes
+                            devices[transfers[transfer].source].memory -= transfers[transfer].bytes
                         else:
-                            holds[hold] -= 1
-                            if holds[hold] == 0:
-                                memory[transfers[transfer].source] -= held_bytes[hold]
+                            holds[hold].uses -= 1
+                            if holds[hold].uses == 0:
+                                devices[transfers[transfer].source].memory -= holds[hold].bytes
                         at = transfers[transfer].destination
                         for place in range(transfers[transfer].first, transfers[transfer].stop):
-                            _arrive(waiting[place], at, now, dispatch, ready_head, ready_tail, ready_root, ops)
-                    if not is_touched[at]:
-                        is_touched[at] = True
+                            _arrive(waiting[place], at, now, dispatch, devices, ops)
+                    if not devices[at].touched:
+                        devices[at].touched = 1
                         touched[num_touched] = at
                         num_touched += 1
 
         step_time_s[row] = last
         most = 0.0
         for at in range(num_devices):
-            busy_s[row, at] = busy[at]
-            peak[row, at] = most_memory[at]
-            most = max(most, busy[at])
+            busy_s[row, at] = devices[at].busy_s
+            peak[row, at] = devices[at].peak
+            most = max(most, devices[at].busy_s)
         for channel in range(num_channels):
-            most = max(most, occupied_s[channel])
+            most = max(most, channels[channel].occupied_s)
         bottleneck_s[row] = most
         num_transfers[row] = sent
         transferred[row] = sent_bytes

@@ -18,6 +18,7 @@ from gdp.placement import Placement
 from gdp.runtime.event_kernel import PRIORITY, PROGRAM_ORDER, READY_ORDER, simulate_rows
 from gdp.runtime.event_log import EventLog, event_log, timeline_of_log
 from gdp.runtime.plan import plan_of
+from gdp.runtime.scratch import scratch_for
 from gdp.runtime.verdict import Dispatch, check_rank, invalid_detail, out_of_memory_detail
 
 _DISPATCH = {"ready_order": READY_ORDER, "program_order": PROGRAM_ORDER, "priority": PRIORITY}
@@ -74,7 +75,9 @@ class Simulator:
         priority = np.zeros(0) if self.rank is None else -self.rank
 
         def simulate(rows: slice) -> None:
-            simulate_rows(plan, device[rows], _DISPATCH[self.dispatch], priority, *(result[rows] for result in results), log)
+            simulate_rows(
+                plan, device[rows], _DISPATCH[self.dispatch], priority, *(result[rows] for result in results), scratch_for(plan), log
+            )
 
         device = np.ascontiguousarray(device)
         if device.shape[1] == graph.num_ops and self.num_threads > 1 and batch > 1:
