@@ -49,6 +49,8 @@ def lower(concrete_function: Any) -> Lowered:
 
 
 _CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
+_AGAINST_INLINING = ("api_implements", "_noinline", "_XlaMustCompile")
+"""What keeps a function whole: a twin for GPUs, chosen later (Keras); its author's wish; compilation by XLA. Placing ops one by one undoes all three."""
 
 
 def _replace_captured_handles(tf: Any, concrete_function: Any, graph_def: Any) -> tuple[tuple[str, Any], ...]:
@@ -78,11 +80,11 @@ def _inline(tf: Any, graph_def: Any, kept: Sequence[str]) -> Any:
     """The GraphDef after grappler's function optimizer alone; nodes that `kept` names, as nodes or tensors, survive under their names."""
     from tensorflow.python.grappler import tf_optimizer
 
-    for function in graph_def.library.function:
-        # Keras gives some functions a twin for GPUs to be chosen later; grappler does not inline a function that has one.
-        if "api_implements" in function.attr:
-            del function.attr["api_implements"]
-    for node in [*graph_def.node, *(node for function in graph_def.library.function for node in function.node_def)]:
+    called = [*graph_def.node, *(node for function in graph_def.library.function for node in function.node_def)]
+    for holder in [*graph_def.library.function, *called]:
+        for attribute in _AGAINST_INLINING:
+            holder.attr.pop(attribute, None)
+    for node in called:
         if "_lower_using_switch_merge" in node.attr:
             node.attr["_lower_using_switch_merge"].b = False
     graph = tf.Graph()

@@ -1,5 +1,6 @@
 """Captured from real TensorFlow programs: what becomes of their nodes."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -210,6 +211,26 @@ def test_functions_that_are_called_are_flattened(tf: Any) -> None:
     assert {"VarHandleOp", "ReadVariableOp", "AssignSubVariableOp"} <= held
 
 
+def test_functions_that_ask_to_stay_whole_are_flattened(tf: Any) -> None:
+    compiled = tf.function(lambda x: tf.nn.relu(x), jit_compile=True)
+    whole = tf.function(lambda x: tf.exp(x), experimental_attributes={"_noinline": True})
+    outer = tf.function(lambda x: whole(compiled(x)) + 1.0)
+    graph = capture_concrete_function(outer.get_concrete_function(tf.TensorSpec((6,))), source="two calls")
+    assert [graph.op_type[op] for op in np.flatnonzero(graph.works)] == ["Relu", "Exp", "AddV2"]
+
+
+def test_signature_of_a_saved_model(tf: Any, tmp_path: Path) -> None:
+    model, _ = dense_model()
+    model.export(str(tmp_path), verbose=False, input_signature=[tf.TensorSpec((BATCH, FEATURES))])
+    loaded = tf.saved_model.load(str(tmp_path))
+    graph = capture_concrete_function(loaded.signatures["serving_default"], source="saved")
+    products = [op for op in range(graph.num_ops) if graph.op_type[op] == "MatMul"]
+    assert graph.flops[products].tolist() == [2 * BATCH * FEATURES * HIDDEN, 2 * BATCH * HIDDEN * CLASSES]
+    assert graph.param_bytes.sum() == 4 * (FEATURES * HIDDEN + HIDDEN + HIDDEN * CLASSES + CLASSES)
+    assert graph.colocation_group[products].tolist() == [Graph.NO_GROUP] * 2
+    assert set(graph.phase[products].tolist()) == {Phase.FORWARD}
+
+
 def test_what_nothing_needs_is_left_out(tf: Any) -> None:
     @tf.function
     def half_used(x: Any) -> Any:
@@ -242,6 +263,12 @@ def test_loop_is_refused(tf: Any) -> None:
     function = tf.function(lambda n: tf.while_loop(lambda i: i < n, lambda i: i + 1, [0]))
     with pytest.raises(InputError, match=r"node 'while' of 'a loop' is a StatelessWhile: .*unroll the loop"):
         capture_concrete_function(function.get_concrete_function(tf.TensorSpec((), tf.int32)), source="a loop")
+
+
+def test_branch_on_data_is_refused(tf: Any) -> None:
+    function = tf.function(lambda x: tf.cond(x[0] > 0.0, lambda: x * 2.0, lambda: x + 1.0))
+    with pytest.raises(InputError, match=r"node 'cond' of 'a branch' is a StatelessIf: .*make the condition a Python value"):
+        capture_concrete_function(function.get_concrete_function(tf.TensorSpec((6,))), source="a branch")
 
 
 def test_recurrent_layer_is_refused_rolled_and_captured_unrolled(tf: Any) -> None:
