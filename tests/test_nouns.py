@@ -1,0 +1,327 @@
+"""The nouns: what is wrong cannot be built or read, and what is written is read back."""
+
+import copy
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from gdp.bundled import bundled
+from gdp.cluster import Cluster, Device, preset, presets, read_cluster, write_cluster
+from gdp.errors import InputError
+from gdp.graph import MAX_BYTES, Graph
+from gdp.measurement import Measurement, Status, stack
+from gdp.placement import Origin, Placement, read_placement, write_placement
+from gdp.reward import negative_sqrt_time
+from gdp.workloads.known_optimum import fork_join
+from tests.strategies import clusters, devices, graphs
+
+PROBLEM = fork_join(num_branches=2, transfer_s=0.5)
+GRAPH, CLUSTER = PROBLEM.graph, PROBLEM.cluster
+IN_TMP = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+def changed(field: str, index: int, value: float) -> np.ndarray:
+    array = getattr(GRAPH, field).copy()
+    array[index] = value
+    return array
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"op_type": ()}, "has no ops"),
+        ({"name": ("a", "b")}, "4 ops but 2 values of name"),
+        ({"tensor_shape": ()}, "values of tensor_shape"),
+        ({"flops": changed("flops", 2, np.nan)}, "flops of op 'op2'.* is nan"),
+        ({"flops": changed("flops", 1, -1.0)}, "flops of op 'op1'"),
+        ({"flops": changed("flops", 1, np.inf)}, "finite"),
+        ({"accessed_bytes": changed("accessed_bytes", 0, MAX_BYTES + 1)}, "accessed_bytes of op 'op0'"),
+        ({"param_bytes": changed("param_bytes", 3, -1)}, "param_bytes of op 'op3'"),
+        ({"temp_bytes": changed("temp_bytes", 3, -1)}, "temp_bytes of op 'op3'"),
+        ({"tensor_bytes": changed("tensor_bytes", 1, -1)}, "tensor 1 .* has -1 bytes"),
+        ({"phase": changed("phase", 0, 9)}, "has a phase"),
+        ({"colocation_group": changed("colocation_group", 0, -2)}, "colocation group below -1"),
+        ({"name": ("a", "b", "a", "c")}, "both named 'a'"),
+        ({"tensor_producer": changed("tensor_producer", 3, 4)}, "names a producer outside"),
+        ({"tensor_producer": changed("tensor_producer", 0, -1)}, "names a producer outside"),
+        ({"tensor_producer": changed("tensor_producer", 0, 2)}, "not in the order of their producers"),
+        ({"edge_tensor": changed("edge_tensor", 0, 4)}, "names a tensor outside"),
+        ({"edge_consumer": changed("edge_consumer", 0, 4)}, "names a consumer outside"),
+        ({"edge_consumer": changed("edge_consumer", 0, 0)}, "goes backwards"),
+        ({"measured_time_s": {"unit": np.full(4, np.nan)}}, r"measured_time_s\['unit'\]"),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else None,
+)
+def test_a_wrong_graph_is_refused(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        dataclasses.replace(GRAPH, **change)
+
+
+def test_a_graph_s_name_is_its_content() -> None:
+    assert dataclasses.replace(GRAPH, source="elsewhere").sha256 == GRAPH.sha256
+    assert GRAPH.with_measured_time({"unit": np.ones(4)}).sha256 == GRAPH.sha256
+    assert dataclasses.replace(GRAPH, flops=changed("flops", 0, 2.0)).sha256 != GRAPH.sha256
+    assert dataclasses.replace(GRAPH, name=("a", "b", "c", "d")).sha256 != GRAPH.sha256
+    with pytest.raises(ValueError, match="read-only"):
+        GRAPH.flops[0] = 1
+
+
+DEVICE = CLUSTER.devices[0]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"name": ""}, "no name or no kind"),
+        ({"kind": ""}, "no name or no kind"),
+        ({"memory_bytes": -1}, "memory_bytes -1"),
+        ({"memory_bytes": 2**61}, "memory_bytes"),
+        ({"flops_per_s": {"float16": 1.0}}, "flops_per_s for float32"),
+        ({"flops_per_s": {"float32": 1.0, "complex": 1.0}}, "flops_per_s for float32"),
+        ({"flops_per_s": {"float32": 0.0}}, "positive and finite"),
+        ({"flops_per_s": {"float32": float("nan")}}, "positive and finite"),
+        ({"memory_bytes_per_s": float("inf")}, "positive and finite"),
+        ({"op_overhead_s": -1.0}, "op_overhead_s"),
+        ({"op_overhead_s": float("nan")}, "op_overhead_s"),
+    ],
+)
+def test_a_wrong_device_is_refused(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        dataclasses.replace(DEVICE, **change)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"devices": ()}, "has 0 devices"),
+        ({"devices": (DEVICE, DEVICE)}, "two devices of one name"),
+        ({"devices": (DEVICE, dataclasses.replace(DEVICE, name="b", op_overhead_s=1.0))}, "differ in speed"),
+        ({"devices": (DEVICE,)}, "has shape"),
+        ({"bandwidth_bytes_per_s": np.zeros((2, 2))}, "positive bandwidth"),
+        ({"bandwidth_bytes_per_s": np.full((2, 2), np.nan)}, "positive bandwidth"),
+        ({"latency_s": np.full((2, 2), -1.0)}, "latency_s"),
+        ({"latency_s": np.full((2, 2), np.inf)}, "latency_s"),
+        ({"channel": np.full((2, 2), 4, np.int32)}, r"outside -1\.\.3"),
+        ({"channel": np.full((2, 2), -2, np.int32)}, r"outside -1\.\.3"),
+    ],
+)
+def test_a_wrong_cluster_is_refused(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        dataclasses.replace(CLUSTER, **change)
+
+
+@pytest.mark.parametrize("name", presets())
+def test_every_preset_is_a_cluster_of_its_own_name(name: str) -> None:
+    cluster = preset(name)
+    assert cluster.name == name
+    assert cluster.num_devices >= 2
+    for number, channel in enumerate(cluster.channel_name):
+        assert (cluster.channel[~np.eye(cluster.num_devices, dtype=bool)] == number).any(), f"nothing goes over {channel}"
+    # From a slow Ethernet to NVLink; no transfer is faster than memory.
+    links = cluster.bandwidth_bytes_per_s[~np.eye(cluster.num_devices, dtype=bool)]
+    assert 1e8 < links.min() <= links.max() < max(device.memory_bytes_per_s for device in cluster.devices)
+
+
+def test_presets_hold_no_hydra_keys() -> None:
+    for path in (bundled("conf") / "cluster").glob("*.yaml"):
+        document = yaml.safe_load(path.read_text())
+        assert set(document) == {"schema", "name", "devices", "links"}, path
+
+
+def test_an_unknown_preset_gets_a_hint() -> None:
+    with pytest.raises(InputError, match="did you mean 'p100x4'"):
+        preset("p100_x4")
+
+
+@IN_TMP
+@given(cluster=clusters())
+def test_a_cluster_is_read_back_as_written(cluster: Cluster, tmp_path: Path) -> None:
+    off = ~np.eye(cluster.num_devices, dtype=bool)
+    cluster = dataclasses.replace(cluster, bandwidth_bytes_per_s=np.minimum(cluster.bandwidth_bytes_per_s, 1e300))
+    path = tmp_path / "cluster.yaml"
+    write_cluster(path, cluster)
+    back = read_cluster(path)
+    assert back.devices == cluster.devices
+    for field in ("bandwidth_bytes_per_s", "latency_s"):
+        np.testing.assert_array_equal(getattr(back, field)[off], getattr(cluster, field)[off])
+    names = [[c.channel_name[n] if n >= 0 else None for n in c.channel[off].tolist()] for c in (back, cluster)]
+    assert names[0] == names[1]
+    assert back.sha256 == cluster.sha256
+
+
+VALID = yaml.safe_load((bundled("conf") / "cluster" / "cpu-gpu.yaml").read_text())
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "message"),
+    [
+        (("schema",), 2, "wrong at schema"),
+        (("name",), "", "wrong at name"),
+        (("colour",), "red", "wrong at colour"),
+        (("devices",), [], "wrong at devices"),
+        (("devices", 0, "memory_bytes"), -1, "devices.0.memory_bytes"),
+        (("devices", 0, "memory_bytes"), 10**30, "devices.0.memory_bytes"),
+        (("devices", 0, "flops_per_s"), {"float32": ".inf"}, "devices.0.flops_per_s.float32"),
+        (("devices", 0, "flops_per_s"), {}, "flops_per_s for float32"),
+        (("devices", 1, "name"), "cpu", "cpu"),
+        (("links", 0, "to"), "gpu7", "names the device 'gpu7'"),
+        (("links", 0, "latency_s"), float("nan"), "links.0.latency_s"),
+        (("links", 0, "bandwidth_bytes_per_s"), 0, "links.0.bandwidth_bytes_per_s"),
+        (("links", 0, "one_way"), False, "twice"),
+        (("links",), [], "no link from 'cpu' to 'gpu0'"),
+    ],
+)
+def test_a_wrong_cluster_file_is_refused(place: tuple[Any, ...], value: Any, message: str, tmp_path: Path) -> None:
+    document = copy.deepcopy(VALID)
+    inner = document
+    for key in place[:-1]:
+        inner = inner[key]
+    inner[place[-1]] = value
+    path = tmp_path / "cluster.yaml"
+    path.write_text(yaml.safe_dump(document))
+    with pytest.raises(InputError, match=message):
+        read_cluster(path)
+
+
+def test_a_missing_cluster_file_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="cannot read the cluster file"):
+        read_cluster(tmp_path / "none.yaml")
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(st.sampled_from(["name", "devices", "links", "from", "schema", "x"]), inner, max_size=4)
+    ),
+    max_leaves=12,
+)
+
+
+@settings(IN_TMP, max_examples=150)
+@given(data=st.one_of(st.binary(max_size=200), JSON.map(lambda value: json.dumps(value).encode()), st.text(max_size=100).map(str.encode)))
+def test_hostile_files_are_refused_with_a_sentence(data: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "hostile"
+    path.write_bytes(data)
+    with pytest.raises(InputError):
+        read_cluster(path)
+    with pytest.raises(InputError):
+        read_placement(path, GRAPH, CLUSTER)
+
+
+@settings(IN_TMP, max_examples=100)
+@given(data=st.data())
+def test_a_mutated_cluster_file_is_read_or_refused(data: st.DataObject, tmp_path: Path) -> None:
+    document = copy.deepcopy(VALID)
+    inner = document[data.draw(st.sampled_from(["devices", "links"]))][0]
+    inner[data.draw(st.sampled_from(sorted(inner)))] = data.draw(JSON)
+    path = tmp_path / "cluster.yaml"
+    path.write_text(yaml.safe_dump(document))
+    try:
+        assert read_cluster(path).num_devices == 2
+    except InputError as error:
+        assert "\n" not in str(error)
+
+
+def written(path: Path, placement: Placement, graph: Graph, cluster: Cluster) -> dict[str, Any]:
+    write_placement(path, placement, graph, cluster, gdp_version="0", predicted={"step_time_s": 1.0}, measured={}, baselines={})
+    return dict(json.loads(path.read_text()))
+
+
+@IN_TMP
+@given(data=st.data(), graph=graphs(), cluster=clusters())
+def test_a_placement_is_read_back_as_written(data: st.DataObject, graph: Graph, cluster: Cluster, tmp_path: Path) -> None:
+    origin = Origin(placer="gdp", policy="p", revision="r", seed=3, evaluations=7)
+    placement = Placement(device=data.draw(devices(graph, cluster)), origin=origin)
+    path = tmp_path / "placement.json"
+    written(path, placement, graph, cluster)
+    back = read_placement(path, graph, cluster)
+    np.testing.assert_array_equal(back.device, placement.device)
+    assert back.origin == origin
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "message"),
+    [
+        (("schema",), 2, "wrong at schema"),
+        (("extra",), 1, "wrong at extra"),
+        (("graph", "sha256"), "0" * 64, "was made for the graph 000000000000"),
+        (("graph", "sha256"), "zz", "graph.sha256"),
+        (("devices", 0, "name"), "other", "is for the devices"),
+        (("assignment", "op0"), -1, "assignment.op0"),
+        (("assignment", "op0"), 2, "on device 2, but there are 2"),
+        (("assignment", "more"), 0, "names ops that the graph has not"),
+        (("assignment",), {"op0": 0}, "misses op 'op1'"),
+        (("origin", "evaluations"), -1, "origin.evaluations"),
+    ],
+)
+def test_a_wrong_placement_file_is_refused(place: tuple[Any, ...], value: Any, message: str, tmp_path: Path) -> None:
+    path = tmp_path / "placement.json"
+    document = written(path, Placement(device=np.zeros(4, np.int32), origin=Origin(placer="user")), GRAPH, CLUSTER)
+    inner = document
+    for key in place[:-1]:
+        inner = inner[key]
+    inner[place[-1]] = value
+    path.write_text(json.dumps(document))
+    with pytest.raises(InputError, match=message):
+        read_placement(path, GRAPH, CLUSTER)
+
+
+def test_a_negative_device_is_refused() -> None:
+    with pytest.raises(InputError, match="op number 1 is placed on device -1"):
+        Placement(device=np.array([0, -1], np.int32), origin=Origin(placer="user"))
+
+
+def measured(step_time_s: float, status: Status = Status.OK) -> Measurement:
+    return Measurement(
+        status=status,
+        detail="" if status == Status.OK else "why",
+        step_time_s=step_time_s,
+        step_time_low_s=step_time_s,
+        step_time_high_s=step_time_s,
+        num_runs=1,
+        bottleneck_s=step_time_s / 4,
+        peak_memory_bytes=np.array([1, 2], np.int64),
+        busy_s=np.array([0.5, 0.25]),
+        num_transfers=3,
+        transferred_bytes=17,
+    )
+
+
+def test_a_stack_of_measurements_gives_them_back() -> None:
+    rows = [measured(2.0), measured(float("inf"), Status.OUT_OF_MEMORY)]
+    batch = stack(rows)
+    assert len(batch) == 2
+    for row, original in enumerate(rows):
+        for field in dataclasses.fields(Measurement):
+            np.testing.assert_array_equal(getattr(batch[row], field.name), getattr(original, field.name))
+    np.testing.assert_array_equal(batch.objective_s("step_time"), [2.0, np.inf])
+    assert rows[0].objective_s("bottleneck") == 0.5
+
+
+def test_reward_is_minus_the_root_of_the_relative_time() -> None:
+    reward = negative_sqrt_time(reference_s=8.0)
+    assert reward(measured(2.0)) == -0.5
+    assert reward(measured(8.0)) == -1.0
+    assert reward(measured(float("inf"), Status.INVALID)) == -10.0
+    assert negative_sqrt_time(reference_s=8.0, invalid=-3.0)(measured(float("inf"), Status.FAILED)) == -3.0
+    assert negative_sqrt_time(reference_s=2.0, objective="bottleneck")(measured(2.0)) == -0.5
+
+
+@pytest.mark.parametrize("reference_s", [0.0, -1.0, float("inf"), float("nan")])
+def test_a_reward_needs_a_reference(reference_s: float) -> None:
+    with pytest.raises(InputError, match="must be positive and finite"):
+        negative_sqrt_time(reference_s=reference_s)
+
+
+def test_devices_of_one_kind_may_differ_in_memory_alone() -> None:
+    small = dataclasses.replace(DEVICE, name="small", memory_bytes=1)
+    assert isinstance(small, Device)
+    assert dataclasses.replace(CLUSTER, devices=(DEVICE, small)).kinds == ("unit",)
