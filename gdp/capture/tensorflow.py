@@ -6,7 +6,7 @@ What becomes of what:
   leaves them out;
 - a variable is its `VarHandleOp`, which holds its bytes (`param_bytes`); ops that take the handle must share its device, as TensorFlow demands, and so
   must ops that name one another in `_class` (`loc:@...`);
-- handles, strings and variants have no bytes;
+- handles, strings and variants have no bytes; of several outputs, those that nobody reads are left out;
 - control dependencies are one tensor of dtype `CONTROL` per producer, to those consumers that take no data from it;
 - costs: `tensorflow_costs`; an op computed from constants and shapes alone, with at most 1 024 elements out, does no work, as TensorFlow folds it
   before the first step; scratch memory of kernels is not known to the graph and counts as none;
@@ -152,6 +152,8 @@ def _build(ops: Sequence[Any], source: str) -> Graph:
     for number, op in enumerate(ops):
         for tensor in op.outputs:
             consumers = sorted({place[one.name] for one in tensor.consumers() if one.name in place})
+            if not consumers and len(op.outputs) > 1:
+                continue
             edges.extend((len(producer), consumer) for consumer in consumers)
             producer.append(number)
             tensor_bytes.append(size_bytes(tensor))

@@ -241,6 +241,14 @@ def test_what_nothing_needs_is_left_out(tf: Any) -> None:
     assert "unused" not in graph.name and "Exp" not in graph.op_type
 
 
+def test_of_several_outputs_only_those_that_are_read_are_tensors(tf: Any) -> None:
+    function = tf.function(lambda x: tf.unstack(x)[1] * 2.0).get_concrete_function(tf.TensorSpec((3, 5)))
+    graph = capture_concrete_function(function, source="one of three")
+    made = graph.tensor_producer == graph.op_type.index("Unpack")
+    assert made.sum() == 1
+    assert graph.tensor_producer.tolist().count(graph.op_type.index("Identity")) == 1  # the result, which only the caller reads
+
+
 def test_gradients_do_not_meet_in_one_op(dense: Graph, tf: Any) -> None:
     model, optimizer = dense_model()
     step = trace_training_step(
