@@ -23,7 +23,6 @@ from gdp.cli.run_folder import SNAPSHOT, begin, how_to_continue, identity, run_i
 from gdp.cli.runtimes import Judges, open_judges
 from gdp.cli.table import measured_text, milliseconds
 from gdp.cli.train_config import SimulatorConfig
-from gdp.errors import InputError
 from gdp.hub.load import load, resolve
 from gdp.learn.finetune import Candidate, FinetuneResult, finetune, simple_candidates, simple_placers
 from gdp.learn.learner import new_learner

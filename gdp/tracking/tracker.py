@@ -13,7 +13,7 @@ class Tracker(Protocol):
         ...
 
     def close(self) -> None:
-        """Ends the run: everything logged is then on disk, or sent."""
+        """Ends the run: everything logged is then on disk, or in the hands of the backend's own process."""
         ...
 
 

@@ -64,7 +64,10 @@ def test_a_restored_run_continues_bit_for_bit(tmp_path: Path, stopped_after: int
 def test_a_run_killed_at_any_moment_continues_bit_for_bit(tmp_path: Path) -> None:
     whole, state = learner(0), learner(0)
     run(whole, updates=12)
-    program = "import sys; from pathlib import Path; from tests.learn.test_snapshots import *; run(resumed(Path(sys.argv[1])), updates=12, snapshot=Path(sys.argv[1]), pause_s=0.03)"
+    program = (
+        "import sys; from pathlib import Path; from tests.learn.test_snapshots import resumed, run; "
+        "run(resumed(Path(sys.argv[1])), updates=12, snapshot=Path(sys.argv[1]), pause_s=0.03)"
+    )
     moments = np.random.default_rng(0).uniform(0.02, 0.25, size=2)
     for moment in moments:
         child = subprocess.Popen([sys.executable, "-c", program, str(tmp_path / "s.pt")], env={**os.environ, "OMP_NUM_THREADS": "1"})

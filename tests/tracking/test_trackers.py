@@ -1,5 +1,6 @@
 import json
 import struct
+import time
 from pathlib import Path
 
 import pytest
@@ -62,7 +63,9 @@ def test_offline_wandb_file_holds_what_was_logged(tmp_path: Path, monkeypatch: p
         tracker.log({"train/loss": step / 4}, step=step)
     tracker.close()
     (file,) = tmp_path.glob("wandb/offline-run-*/*.wandb")
-    records = _wandb_records(file)
+    deadline = time.monotonic() + 30  # W&B's own process writes the file, and may still be at it
+    while len(records := _wandb_records(file)) < 4 and time.monotonic() < deadline:
+        time.sleep(0.1)
     history = [
         {item.key or "/".join(item.nested_key): json.loads(item.value_json) for item in record.history.item}
         for record in records

@@ -1,0 +1,87 @@
+"""`train.py` end to end, in processes of its own: it runs, stops, continues to the same bits, and says what it logs."""
+
+import hashlib
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+SMALL = (
+    "experiment=smoke",
+    "workload.max_ops=40",
+    "learner.updates=8",
+    "imitation.steps=3",
+    "validation.every_updates=4",
+    "snapshot_every_updates=1",
+)
+
+
+def _start(folder: Path, *overrides: str) -> "subprocess.Popen[str]":
+    command = [sys.executable, str(ROOT / "train.py"), *SMALL, f"run_dir={folder}", *overrides]
+    return subprocess.Popen(
+        command, cwd=folder.parent, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"}
+    )
+
+
+def _metrics(folder: Path) -> list[dict[str, float | None]]:
+    return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+
+
+def _result(folder: Path) -> tuple[str, list[dict[str, float | None]]]:
+    untimed = [{name: value for name, value in row.items() if not name.startswith("time/")} for row in _metrics(folder)]
+    return hashlib.sha256((folder / "checkpoint" / "model.safetensors").read_bytes()).hexdigest(), untimed
+
+
+def _wait_for_lines(folder: Path, count: int, child: "subprocess.Popen[str]") -> None:
+    while child.poll() is None and (
+        not (folder / "metrics.jsonl").exists() or len((folder / "metrics.jsonl").read_text().splitlines()) < count
+    ):
+        time.sleep(0.02)
+
+
+@pytest.mark.slow
+def test_a_run_that_was_interrupted_and_killed_ends_with_the_same_bits(tmp_path: Path) -> None:
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    child = _start(whole)
+    _, errors = child.communicate()
+    assert child.returncode == 0, errors
+    assert [row["step"] for row in _metrics(whole)] == list(range(1, 12))
+
+    child = _start(broken)
+    _wait_for_lines(broken, 2, child)
+    child.send_signal(signal.SIGKILL)
+    child.communicate()
+
+    child = _start(broken)
+    _wait_for_lines(broken, len(_metrics(broken)) + 2, child)
+    child.send_signal(signal.SIGINT)
+    _, errors = child.communicate()
+    assert child.returncode == 130, errors
+    assert "continue with" in errors and "run_dir=" in errors
+
+    child = _start(broken)
+    _, errors = child.communicate()
+    assert child.returncode == 0, errors
+    assert _result(broken) == _result(whole)
+
+    child = _start(broken, "seed=1")
+    _, errors = child.communicate()
+    assert child.returncode == 2 and "another configuration" in errors
+    glossary = set(re.findall(r"^\| `([a-z]+/[a-z_]+)`", (ROOT / "docs" / "metrics.md").read_text(), flags=re.MULTILINE))
+    logged = {name for row in _metrics(whole) for name in row} - {"step"}
+    assert logged <= glossary
+    assert {name for name in glossary if not name.startswith("finetune/")} == logged
+
+
+def test_the_glossary_holds_the_names_in_the_code_and_no_others() -> None:
+    glossary = set(re.findall(r"^\| `([a-z]+/[a-z_]+)`", (ROOT / "docs" / "metrics.md").read_text(), flags=re.MULTILINE))
+    sources = [*(ROOT / "gdp" / "learn").glob("*.py"), *(ROOT / "gdp" / "cli").glob("*.py")]
+    logged = {name for path in sources for name in re.findall(r'"((?:train|valid|imitation|finetune|time)/[a-z_]+)"', path.read_text())}
+    assert logged == glossary
