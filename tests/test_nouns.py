@@ -325,3 +325,10 @@ def test_devices_of_one_kind_may_differ_in_memory_alone() -> None:
     small = dataclasses.replace(DEVICE, name="small", memory_bytes=1)
     assert isinstance(small, Device)
     assert dataclasses.replace(CLUSTER, devices=(DEVICE, small)).kinds == ("unit",)
+
+
+def test_the_cluster_in_the_format_s_description_is_one(tmp_path: Path) -> None:
+    text = (Path(__file__).parent.parent / "docs" / "formats.md").read_text()
+    path = tmp_path / "cluster.yaml"
+    path.write_text(text.split("```yaml\n")[1].split("```")[0])
+    assert read_cluster(path).num_channels == 1

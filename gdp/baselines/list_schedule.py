@@ -29,7 +29,8 @@ def list_schedule(graph: Graph, cluster: Cluster, grouping: Grouping, *, by_rank
 
     `by_rank` takes the ready op of highest upward rank next, else the one that became ready first. The device is the one with the least
     `end + seconds of the rest of its group + (transfer_weight - 1) * seconds of transfers caused` among those with room. With `reserve`, the work still to come of groups
-    that are decided counts, too: without it, what must stay together over the whole step (a recurrent layer's weights) all lands where the input is.
+    that are decided counts, too: without it, what must stay together over the whole step (a recurrent layer's weights) all lands where the input is. An op without
+    inputs (a variable, the program's input) waits for its first consumer and goes with it.
     """
     seconds = op_time_s(graph, cluster)
     group_s = np.zeros((grouping.num_groups, cluster.num_devices))
@@ -137,8 +138,20 @@ def _schedule(
     last_end = 0.0
     overflows = False
     trial_free = np.zeros(num_channels)
+    floating = np.zeros(num_ops, np.bool_)
     while len(queue) > 0:
         _, op = heapq.heappop(queue)
+        if in_start[op] == in_start[op + 1]:
+            for tensor in range(out_start[op], out_start[op + 1]):
+                floating[op] = floating[op] or use_start[tensor + 1] > use_start[tensor]
+        if floating[op]:
+            for tensor in range(out_start[op], out_start[op + 1]):
+                for use in range(use_start[tensor], use_start[tensor + 1]):
+                    consumer = use_consumer[use]
+                    missing[consumer] -= 1
+                    if missing[consumer] == 0:
+                        heapq.heappush(queue, (-rank[consumer] if by_rank else 0.0, np.int64(consumer)))
+            continue
         group = group_of_op[op]
         first, last = 0, num_devices
         if group_device[group] >= 0:
@@ -154,11 +167,17 @@ def _schedule(
             copied = np.int64(0)
             for edge in range(in_start[op], in_start[op + 1]):
                 tensor = in_tensor[edge]
+                producer = tensor_producer[tensor]
                 at = available[tensor, d]
+                source = op_device[producer]
+                if floating[producer]:
+                    source = group_device[group_of_op[producer]]
+                    if source < 0 or source == d:
+                        at = seconds[producer, d]
+                        copied += tensor_bytes[tensor]
                 if at == np.inf:
-                    source = op_device[tensor_producer[tensor]]
                     duration = latency[source, d] + tensor_bytes[tensor] / bandwidth[source, d]
-                    start = available[tensor, source]
+                    start = seconds[producer, source] if floating[producer] else available[tensor, source]
                     if channel[source, d] >= 0:
                         start = max(start, trial_free[channel[source, d]])
                         trial_free[channel[source, d]] = start + duration
@@ -185,6 +204,23 @@ def _schedule(
         op_device[op] = best
         for edge in range(in_start[op], in_start[op + 1]):
             tensor = in_tensor[edge]
+            producer = tensor_producer[tensor]
+            if floating[producer]:
+                floating[producer] = False
+                its_group = group_of_op[producer]
+                if group_device[its_group] < 0:
+                    group_device[its_group] = best
+                    held[best] += group_params[its_group]
+                    reserved_s[best] += rest_s[its_group, best]
+                home = group_device[its_group]
+                op_device[producer] = home
+                reserved_s[home] -= seconds[producer, home]
+                for d in range(num_devices):
+                    rest_s[its_group, d] -= seconds[producer, d]
+                for output in range(out_start[producer], out_start[producer + 1]):
+                    available[output, home] = seconds[producer, home]
+                    if uses_left[output] > 0:
+                        held[home] += tensor_bytes[output]
             if available[tensor, best] == np.inf:
                 source = op_device[tensor_producer[tensor]]
                 duration = latency[source, best] + tensor_bytes[tensor] / bandwidth[source, best]
@@ -214,6 +250,7 @@ def _schedule(
                         key = 0.0
                         for edge in range(in_start[consumer], in_start[consumer + 1]):
                             producer = tensor_producer[in_tensor[edge]]
-                            key = max(key, available[in_tensor[edge], op_device[producer]])
+                            if not floating[producer]:
+                                key = max(key, available[in_tensor[edge], op_device[producer]])
                     heapq.heappush(queue, (key, np.int64(consumer)))
     return op_device, last_end, overflows

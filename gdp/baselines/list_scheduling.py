@@ -4,9 +4,9 @@ Ops are decided one after the other, by falling upward rank (the longest way to 
 ready (how most runtimes dispatch). Each goes where it would end first, given the device's work so far, the transfers of its inputs over
 channels that carry one transfer at a time, and copies that are there already.
 
-Deviations from HEFT: transfers contend; ops of one group follow the first of them that is decided; a device whose memory would overflow is avoided; a device's
-idle gaps are not filled afterwards. Because a greedy choice spreads too eagerly when later transfers are dear, schedules are built for several weights
-of transfer time and several coarsenings, and the best is kept; the whole graph as one group is among them.
+Deviations from HEFT: transfers contend; an op without inputs goes with its first consumer; ops of one group follow the first of them that is decided; a device whose
+memory would overflow is avoided; a device's idle gaps are not filled afterwards. Because a greedy choice spreads too eagerly when later transfers are dear, schedules
+are built for several weights of transfer time and several coarsenings, and the best is kept; the whole graph as one group is among them.
 """
 
 import dataclasses
@@ -23,7 +23,7 @@ from gdp.graph import Graph
 from gdp.measurement import Objective, Runtime
 from gdp.placement import Origin, Placement
 
-_MAX_GROUPS = (None, 256, 64)
+_MAX_GROUPS = (None, 256, 64, 16)
 _TRANSFER_WEIGHTS = (1.0, 2.0, 4.0, 8.0)
 
 
