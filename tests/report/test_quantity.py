@@ -14,6 +14,7 @@ from gdp.report.quantity import data_size, ratio, seconds, share, ticks, work
         (0.9996, "1.00 s"),
         (0.0123456, "12.3 ms"),
         (0.4567, "457 ms"),
+        (0.0996, "99.6 ms"),
         (4.2e-5, "42.0 µs"),
         (3e-9, "3.00 ns"),
         (0.0, "0 s"),
