@@ -7,14 +7,19 @@ also sees the edge (how much data); each layer is residual and normalised. Group
 Legend: N groups, E edges, T (group, type) pairs, H hidden.
 """
 
+import warnings
+
 import torch
 from jaxtyping import Float32, Int64
 from torch import Tensor, nn
-from torch_geometric.utils import scatter
 
 from gdp.features.config import EDGE_FEATURES, FeatureConfig
 from gdp.features.graph_tensors import GraphTensors
 from gdp.policy.initialise import dense, embedding
+
+with warnings.catch_warnings():  # importing torch-geometric 2.8 calls torch.jit.script, which torch has deprecated since
+    warnings.simplefilter("ignore", DeprecationWarning)
+    from torch_geometric.utils import scatter
 
 
 class MaxPool(nn.Module):

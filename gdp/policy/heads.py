@@ -64,11 +64,11 @@ class PairHead(nn.Module):
 
     def logits(
         self,
-        hidden: Float32[Tensor, "batch groups devices width"],
-        schedule: Float32[Tensor, "batch groups devices schedule_features"] | None,
+        hidden: Float32[Tensor, "#batch groups devices width"],
+        schedule: Float32[Tensor, "#batch groups devices schedule_features"] | None,
         context: Float32[Tensor, " context"],
-    ) -> Float32[Tensor, "batch groups devices"]:
-        """Scores; `schedule` is None when groups are placed independently of each other."""
+    ) -> Float32[Tensor, "#batch groups devices"]:
+        """Scores; `schedule` is None when groups are placed independently of each other. A hidden layer of batch 1 serves a schedule of any."""
         if schedule is None:
             out: Tensor = self.score(torch.relu(hidden), context)[..., 0]
         else:

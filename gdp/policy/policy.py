@@ -137,7 +137,7 @@ class Policy(nn.Module):
         hidden = self._hidden(x, encoded, previous)
         schedule, possible = None, x.allowed[None]
         if self.config.decoding == "sequential":
-            schedule, possible = _follow(x, device)
+            schedule, possible = follow_schedule(x, device)
         logits = self.head.logits(hidden, schedule, encoded.context)
         out = log_softmax(torch.where(possible, logits, _MASKED), dim=-1)
         return out.expand(len(device), -1, -1)
@@ -182,7 +182,7 @@ def _walk(x: GraphTensors, hidden: Tensor, weights: tuple[Tensor, Tensor, Tensor
     return torch.from_numpy(device).to(hidden.device), torch.from_numpy(log_prob).to(hidden.device)
 
 
-def _follow(
+def follow_schedule(
     x: GraphTensors, device: Int64[Tensor, "batch groups"]
 ) -> tuple[Float32[Tensor, "batch groups devices features"], Bool[Tensor, "batch groups devices"]]:
     """The schedule's features and the devices not ruled out, before each of the given decisions."""

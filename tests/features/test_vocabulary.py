@@ -6,13 +6,18 @@ from gdp.features.vocabulary import OP_VOCABULARY, canonical_type, hashed_bucket
 
 def test_unknown_types_have_golden_buckets():
     # blake2b, 8 bytes, little-endian, modulo 64: written down once, so that published embeddings keep their meaning
-    assert {name: hashed_bucket(name, num_buckets=64) for name in ("MyOp", "aten.frobnicate", "")} == {"MyOp": 58, "aten.frobnicate": 0, "": 36}
+    assert {name: hashed_bucket(name, num_buckets=64) for name in ("MyOp", "aten.frobnicate", "")} == {
+        "MyOp": 58,
+        "aten.frobnicate": 0,
+        "": 36,
+    }
 
 
 def test_buckets_do_not_depend_on_the_process():
     code = "from gdp.features.vocabulary import hashed_bucket; print(hashed_bucket('MyOp', num_buckets=1000))"
     answers = {
-        subprocess.run([sys.executable, "-c", code], env={"PYTHONHASHSEED": seed}, capture_output=True, text=True, check=True).stdout for seed in ("1", "2")
+        subprocess.run([sys.executable, "-c", code], env={"PYTHONHASHSEED": seed}, capture_output=True, text=True, check=True).stdout
+        for seed in ("1", "2")
     }
     assert answers == {f"{hashed_bucket('MyOp', num_buckets=1000)}\n"}
 

@@ -69,7 +69,7 @@ def layered_graph(*, layers: int, width: int, seed: int, tensor_bytes: int = 200
         ((layer - 1) * width + int(producer), layer * width + op)
         for layer in range(1, layers)
         for op in range(width)
-        for producer in generator.choice(width, generator.integers(1, 3), replace=False)
+        for producer in generator.choice(width, generator.integers(1, min(width, 2) + 1), replace=False)
     }
     return graph(sorted(edges), flops=list(generator.lognormal(0, 0.7, layers * width) * 1e9), tensor_bytes=tensor_bytes)
 
@@ -84,7 +84,15 @@ def tensors(of: Graph, on: Cluster) -> GraphTensors:
 
 def policy(*, seed: int = 0, shaken: bool = True, **sizes: object) -> Policy:
     """A small policy; `shaken` moves every parameter, also those that start at zero."""
-    small: dict[str, object] = {"hidden": 16, "type_embedding": 4, "heads": 2, "segment": 8, "feed_forward": 16, "head_width": 8, "context": 8}
+    small: dict[str, object] = {
+        "hidden": 16,
+        "type_embedding": 4,
+        "heads": 2,
+        "segment": 8,
+        "feed_forward": 16,
+        "head_width": 8,
+        "context": 8,
+    }
     generator = torch.Generator().manual_seed(seed)
     out = Policy(PolicyConfig(**{**small, **sizes}), FEATURES, generator=generator)  # type: ignore[arg-type]
     if shaken:

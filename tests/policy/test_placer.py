@@ -1,0 +1,82 @@
+import dataclasses
+
+import numpy as np
+import pytest
+from policy_examples import cluster, layered_graph, policy
+
+from gdp.capture.coarsening import coarsen
+from gdp.cluster import Cluster
+from gdp.errors import InputError
+from gdp.features.featurize import featurize
+from gdp.graph import Graph
+from gdp.measurement import Measurement, MeasurementBatch
+from gdp.placement import Placement
+from gdp.policy.placer import PolicyPlacer
+from gdp.policy.policy import Policy
+from gdp.runtime.simulator import Simulator
+
+GRAPH = layered_graph(layers=8, width=4, seed=0)
+CLUSTER = cluster(1e12, 1e12, 5e11)
+
+
+@dataclasses.dataclass
+class Counting:
+    """The simulator, and how many placements it was asked for."""
+
+    asked: int = 0
+
+    def __call__(self, graph: Graph, cluster: Cluster, placement: Placement) -> Measurement:
+        self.asked += 1
+        return Simulator()(graph, cluster, placement)
+
+    def batch(self, graph: Graph, cluster: Cluster, device: np.ndarray) -> MeasurementBatch:
+        self.asked += len(device)
+        return Simulator().batch(graph, cluster, device)
+
+
+def placer(of: Policy, *, num_samples: int, seed: int = 0, runtime: Counting | None = None) -> PolicyPlacer:
+    return PolicyPlacer(
+        of, runtime=runtime or Counting(), num_samples=num_samples, seed=seed, objective="step_time", name="small", revision="0123abc"
+    )
+
+
+def test_one_candidate_is_the_likeliest_and_nothing_is_simulated():
+    runtime, gdp = Counting(), policy()
+    placement = placer(gdp, num_samples=1, runtime=runtime)(GRAPH, CLUSTER)
+    grouping = coarsen(GRAPH, max_groups=None)
+    greedy = gdp.greedy(featurize(GRAPH, CLUSTER, grouping, gdp.features)).numpy().astype(np.int32)
+    assert np.array_equal(placement.device, grouping.expand(greedy))
+    assert runtime.asked == 0
+    origin = placement.origin
+    assert (origin.placer, origin.policy, origin.revision, origin.seed, origin.evaluations) == ("gdp", "small", "0123abc", None, 0)
+
+
+def test_more_candidates_are_never_worse():
+    gdp = policy()
+    times = [Simulator()(GRAPH, CLUSTER, placer(gdp, num_samples=count)(GRAPH, CLUSTER)).step_time_s for count in (1, 2, 8, 64)]
+    assert times == sorted(times, reverse=True) and times[-1] < times[0]
+
+
+def test_candidates_are_counted_and_seeded():
+    runtime, gdp = Counting(), policy()
+    placement = placer(gdp, num_samples=8, seed=3, runtime=runtime)(GRAPH, CLUSTER)
+    assert runtime.asked == 8 and placement.origin.evaluations == 8 and placement.origin.seed == 3
+    assert np.array_equal(placement.device, placer(gdp, num_samples=8, seed=3)(GRAPH, CLUSTER).device)
+
+
+def test_colocation_groups_stay_together():
+    group = np.full(GRAPH.num_ops, Graph.NO_GROUP, np.int32)
+    group[[0, 13, 31]], group[[5, 6]] = 0, 1
+    together = dataclasses.replace(GRAPH, colocation_group=group)
+    device = placer(policy(), num_samples=16)(together, CLUSTER).device
+    assert len(set(device[[0, 13, 31]])) == len(set(device[[5, 6]])) == 1
+
+
+def test_nothing_that_can_run_is_no_exception():
+    placement = placer(policy(), num_samples=4)(dataclasses.replace(GRAPH, param_bytes=np.full(GRAPH.num_ops, 2**40)), CLUSTER)
+    assert len(placement.device) == GRAPH.num_ops
+
+
+def test_no_candidates_are_refused():
+    with pytest.raises(InputError, match="at least 1"):
+        placer(policy(), num_samples=0)
