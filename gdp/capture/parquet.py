@@ -101,7 +101,12 @@ def _read_table(path: Path) -> pa.Table:
     try:
         with pq.ParquetFile(path, page_checksum_verification=True, thrift_container_size_limit=10**6) as file:
             _check_declared(file, path)
-            return file.read(use_threads=False)
+            table = file.read(use_threads=False)
+            if table.num_rows != file.metadata.num_rows:
+                raise InputError(
+                    f"the graph file {path} declares {file.metadata.num_rows} graphs and holds {table.num_rows}; fetch it again"
+                )
+            return table
     except InputError:
         raise
     except Exception as error:

@@ -244,6 +244,17 @@ def test_awkward_programs_compute_the_same() -> None:
     assert not any("assert" in op or "dropout" in op for op in graph.op_type)
 
 
+class Copies(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.clone()
+
+
+def test_a_copy_that_is_returned_is_a_copy() -> None:
+    captured, x = capture(Copies(), (torch.ones(3),)), torch.ones(3)
+    assert captured.graph.op_type == (INPUT, "aten.clone.default")
+    assert captured.program.module()(x).data_ptr() != x.data_ptr()
+
+
 @dataclasses.dataclass
 class Result:
     first: torch.Tensor
