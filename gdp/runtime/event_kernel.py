@@ -14,85 +14,19 @@ The order of events inside one round differs from the specification's; nothing t
 
 from typing import no_type_check
 
-import numba
 import numpy as np
 
 from gdp.measurement import Status
+from gdp.runtime.compiled import compile_inline, compile_kernel
+from gdp.runtime.event_groups import group
+from gdp.runtime.event_queue import NONE, PRIORITY, PROGRAM_ORDER, READY_ORDER, append, arrive, insert, meld, take
 from gdp.runtime.scratch import BLOCK
 
-READY_ORDER, PROGRAM_ORDER, PRIORITY = 0, 1, 2
 OK = int(Status.OK)
-_NONE = -1
 _NEVER = np.inf
 
 
-_compile = numba.njit(cache=True, nogil=True, _nrt=False, error_model="numpy")
-_inline = numba.njit(cache=True, nogil=True, _nrt=False, error_model="numpy", inline="always")
-
-
-@_compile
-@no_type_check
-def _meld(one, other, items):
-    """The skew heap of two; the least (key, tie) is at its root."""
-    if one == _NONE:
-        return other
-    if other == _NONE:
-        return one
-    if items[other].key < items[one].key or (items[other].key == items[one].key and items[other].tie < items[one].tie):
-        one, other = other, one
-    root = one
-    while True:
-        rest = items[one].right
-        items[one].right = items[one].left
-        if rest == _NONE:
-            items[one].left = other
-            return root
-        if items[other].key < items[rest].key or (items[other].key == items[rest].key and items[other].tie < items[rest].tie):
-            rest, other = other, rest
-        items[one].left = rest
-        one = rest
-
-
-@_compile
-@no_type_check
-def _insert(root, item, items):
-    items[item].left = _NONE
-    items[item].right = _NONE
-    return _meld(root, item, items)
-
-
-@_inline
-@no_type_check
-def _append(queues, queue, item, now, items):
-    """Puts an item into a queue at a moment that is not before the last one's."""
-    items[item].key = now
-    if queues[queue].head == _NONE:
-        queues[queue].head = item
-        queues[queue].tail = item
-    elif now > items[queues[queue].tail].key or items[item].tie > items[queues[queue].tail].tie:
-        items[queues[queue].tail].right = item
-        queues[queue].tail = item
-    else:
-        queues[queue].root = _insert(queues[queue].root, item, items)
-
-
-@_inline
-@no_type_check
-def _take(queues, queue, items):
-    """Takes the least (moment, tie) out of a queue; `_NONE` when it is empty."""
-    item = queues[queue].head
-    early = queues[queue].root
-    if early != _NONE and (
-        item == _NONE or items[early].key < items[item].key or (items[early].key == items[item].key and items[early].tie < items[item].tie)
-    ):
-        item = early
-        queues[queue].root = _meld(items[early].left, items[early].right, items)
-    elif item != _NONE:
-        queues[queue].head = _NONE if item == queues[queue].tail else items[item].right
-    return item
-
-
-@_inline
+@compile_inline
 @no_type_check
 def _clear(end, least, width, leaf):
     """Sets the end of a leaf to never, and the least end of its block anew."""
@@ -104,43 +38,7 @@ def _clear(end, least, width, leaf):
     least[block] = smallest
 
 
-@_compile
-@no_type_check
-def _group(low, high, edges, device_of, num_devices, begin, grouped):
-    """Sorts the edges `low` to `high` by destination into `grouped`; those of one destination keep their order."""
-    if high - low <= 8:
-        for edge in range(low, high):
-            destination = device_of[edges[edge].consumer]
-            place = edge - low
-            while place > 0 and device_of[edges[grouped[place - 1]].consumer] > destination:
-                grouped[place] = grouped[place - 1]
-                place -= 1
-            grouped[place] = edge
-        return
-    begin[:] = 0
-    for edge in range(low, high):
-        begin[device_of[edges[edge].consumer] + 1] += 1
-    for destination in range(num_devices):
-        begin[destination + 1] += begin[destination]
-    for edge in range(low, high):
-        destination = device_of[edges[edge].consumer]
-        grouped[begin[destination]] = edge
-        begin[destination] += 1
-
-
-@_inline
-@no_type_check
-def _arrive(consumer, at, now, dispatch, devices, ops):
-    """One input of an op has arrived."""
-    ops[consumer].missing -= 1
-    if ops[consumer].missing == 0:
-        if dispatch == READY_ORDER:
-            _append(devices, at, consumer, now, ops)
-        elif dispatch == PRIORITY:
-            devices[at].root = _insert(devices[at].root, consumer, ops)
-
-
-@_compile
+@compile_kernel
 @no_type_check
 def simulate_rows(
     plan, device, dispatch, priority, status, step_time_s, bottleneck_s, peak, busy_s, num_transfers, transferred, scratch, log
@@ -173,10 +71,10 @@ def simulate_rows(
             devices[at].memory = 0
             devices[at].logged = -1
             devices[at].busy_s = 0.0
-            devices[at].head = devices[at].root = devices[at].next = _NONE
+            devices[at].head = devices[at].root = devices[at].next = NONE
         for channel in range(num_channels):
             channels[channel].occupied_s = 0.0
-            channels[channel].head = channels[channel].root = _NONE
+            channels[channel].head = channels[channel].root = NONE
         for op in range(num_ops):
             at = device[row, op]
             device_of[op] = at
@@ -194,7 +92,7 @@ def simulate_rows(
         num_waiting = 0
         num_linked = 0
         num_holds = 0
-        in_flight = _NONE  # the skew heap of the transfers without a channel
+        in_flight = NONE  # the skew heap of the transfers without a channel
         now = 0.0
         num_touched = num_devices
         for at in range(num_devices):
@@ -208,12 +106,12 @@ def simulate_rows(
                 devices[device_of[op]].next = op
         elif dispatch == READY_ORDER:
             for op in plan.source:
-                _append(devices, device_of[op], op, now, ops)
+                append(devices, device_of[op], op, now, ops)
         else:
             for op in range(num_ops):
                 ops[op].key = priority[op]
             for op in plan.source:
-                devices[device_of[op]].root = _insert(devices[device_of[op]].root, op, ops)
+                devices[device_of[op]].root = insert(devices[device_of[op]].root, op, ops)
 
         while True:
             # the second half of a round: what is free takes what is there
@@ -223,19 +121,19 @@ def simulate_rows(
                 if end[at] != _NEVER:
                     continue
                 if dispatch == READY_ORDER:
-                    op = _take(devices, at, ops)
+                    op = take(devices, at, ops)
                 elif dispatch == PRIORITY:
                     op = devices[at].root
-                    if op != _NONE:
-                        devices[at].root = _meld(ops[op].left, ops[op].right, ops)
+                    if op != NONE:
+                        devices[at].root = meld(ops[op].left, ops[op].right, ops)
                 else:
                     op = devices[at].next
-                    if op != _NONE:
+                    if op != NONE:
                         if ops[op].missing == 0:
                             devices[at].next = ops[op].right
                         else:
-                            op = _NONE
-                if op != _NONE:
+                            op = NONE
+                if op != NONE:
                     seconds = ops[op].seconds
                     devices[at].running = op
                     devices[at].busy_s += seconds
@@ -250,8 +148,8 @@ def simulate_rows(
             for touch in range(num_touched_channels):
                 channel = touched_channel[touch]
                 channels[channel].touched = 0
-                transfer = _take(channels, channel, transfers)
-                if transfer != _NONE:
+                transfer = take(channels, channel, transfers)
+                if transfer != NONE:
                     starting[num_starting] = transfer
                     num_starting += 1
             num_touched_channels = 0
@@ -274,7 +172,7 @@ def simulate_rows(
                 end[leaf] = now + seconds
                 if leaf == unlimited:
                     transfers[transfer].key = now + seconds
-                    in_flight = _insert(in_flight, transfer, transfers)
+                    in_flight = insert(in_flight, transfer, transfers)
                     end[leaf] = transfers[in_flight].key
                 else:
                     channels[channel].running = transfer
@@ -308,7 +206,7 @@ def simulate_rows(
                         op = devices[at].running
                         devices[at].memory -= ops[op].returned_bytes
                         link = ops[op].hold
-                        while link != _NONE:
+                        while link != NONE:
                             hold = links[link].hold
                             link = links[link].next
                             holds[hold].uses -= 1
@@ -318,12 +216,12 @@ def simulate_rows(
                         first_tensor = ops[op].first_tensor
                         if low + 1 == high:
                             grouped[0] = low
-                            hold_of_tensor[edges[low].tensor - first_tensor] = _NONE
+                            hold_of_tensor[edges[low].tensor - first_tensor] = NONE
                         elif low < high:
-                            _group(low, high, edges, device_of, num_devices, begin, grouped)
+                            group(low, high, edges, device_of, num_devices, begin, grouped)
                             for number in range(ops[op].num_tensors):
                                 uses[number] = 0
-                            last_tensor, destination = _NONE, at
+                            last_tensor, destination = NONE, at
                             place = 0
                             while place < high - low:
                                 consumer, tensor = edges[grouped[place]].consumer, edges[grouped[place]].tensor
@@ -332,11 +230,11 @@ def simulate_rows(
                                 last_tensor, destination = tensor, device_of[consumer]
                                 place += 1
                             for number in range(ops[op].num_tensors):
-                                hold_of_tensor[number] = _NONE
+                                hold_of_tensor[number] = NONE
                             for place in range(high - low):
                                 edge = grouped[place]
                                 number = edges[edge].tensor - first_tensor
-                                if uses[number] > 1 and hold_of_tensor[number] == _NONE:
+                                if uses[number] > 1 and hold_of_tensor[number] == NONE:
                                     hold_of_tensor[number] = num_holds
                                     holds[num_holds].uses = uses[number]
                                     holds[num_holds].bytes = edges[edge].bytes
@@ -350,14 +248,14 @@ def simulate_rows(
                             destination = device_of[consumer]
                             hold = hold_of_tensor[tensor - first_tensor]
                             if destination == at:
-                                if hold == _NONE:
+                                if hold == NONE:
                                     ops[consumer].returned_bytes += size
                                 else:
                                     links[num_linked].hold = hold
                                     links[num_linked].next = ops[consumer].hold
                                     ops[consumer].hold = num_linked
                                     num_linked += 1
-                                _arrive(consumer, at, now, dispatch, devices, ops)
+                                arrive(consumer, at, now, dispatch, devices, ops)
                                 place += 1
                                 continue
                             stop = place + 1
@@ -381,7 +279,7 @@ def simulate_rows(
                                 starting[num_starting] = transfer
                                 num_starting += 1
                             else:
-                                _append(channels, channel, transfer, now, transfers)
+                                append(channels, channel, transfer, now, transfers)
                                 if end[num_devices + channel] == _NEVER and not channels[channel].touched:
                                     channels[channel].touched = 1
                                     touched_channel[num_touched_channels] = channel
@@ -406,9 +304,9 @@ def simulate_rows(
                     else:
                         if leaf == unlimited:
                             transfer = in_flight
-                            in_flight = _meld(transfers[transfer].left, transfers[transfer].right, transfers)
+                            in_flight = meld(transfers[transfer].left, transfers[transfer].right, transfers)
                             _clear(end, least, width, leaf)
-                            if in_flight != _NONE:
+                            if in_flight != NONE:
                                 end[leaf] = transfers[in_flight].key
                                 least[block] = min(least[block], end[leaf])
                         else:
@@ -420,7 +318,7 @@ def simulate_rows(
                                 touched_channel[num_touched_channels] = channel
                                 num_touched_channels += 1
                         hold = transfers[transfer].hold
-                        if hold == _NONE:
+                        if hold == NONE:
                             devices[transfers[transfer].source].memory -= transfers[transfer].bytes
                         else:
                             holds[hold].uses -= 1
@@ -428,7 +326,7 @@ def simulate_rows(
                                 devices[transfers[transfer].source].memory -= holds[hold].bytes
                         at = transfers[transfer].destination
                         for place in range(transfers[transfer].first, transfers[transfer].stop):
-                            _arrive(waiting[place], at, now, dispatch, devices, ops)
+                            arrive(waiting[place], at, now, dispatch, devices, ops)
                     if not devices[at].touched:
                         devices[at].touched = 1
                         touched[num_touched] = at

@@ -20,18 +20,24 @@ def measurement_of(
     cluster: Cluster,
     *,
     step_time_s: float,
-    bottleneck_s: float,
-    busy_s: Float64[np.ndarray, " devices"],
+    busy_s: list[float],
+    occupied_s: list[float],
     timeline: Timeline,
 ) -> Measurement:
-    """The measurement of the step in `timeline`. Where its peaks do not fit, the times are infinite, and the rest says what would have been."""
+    """The measurement of the step in `timeline`, with the seconds that devices ran and channels carried.
+
+    Where its peaks do not fit, the times are infinite, and the rest says what would have been.
+    """
     peak = np.array([held.max() for held in timeline.memory_bytes], np.int64)
     detail = out_of_memory_detail(cluster, peak)
+    bottleneck_s = max(busy_s + occupied_s)
     if detail:
         step_time_s = bottleneck_s = np.inf
     num_bytes = int(graph.tensor_bytes[timeline.transfer_tensor].sum())
     status = Status.OUT_OF_MEMORY if detail else Status.OK
-    return _measurement(status, detail, step_time_s, bottleneck_s, peak, busy_s, len(timeline.transfer_tensor), num_bytes, timeline)
+    return _measurement(
+        status, detail, step_time_s, bottleneck_s, peak, np.array(busy_s), len(timeline.transfer_tensor), num_bytes, timeline
+    )
 
 
 def timeline_of(

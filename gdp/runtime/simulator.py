@@ -15,8 +15,9 @@ from gdp.errors import InputError
 from gdp.graph import Graph
 from gdp.measurement import Measurement, MeasurementBatch, Status
 from gdp.placement import Placement
-from gdp.runtime.event_kernel import PRIORITY, PROGRAM_ORDER, READY_ORDER, simulate_rows
+from gdp.runtime.event_kernel import simulate_rows
 from gdp.runtime.event_log import EventLog, event_log, timeline_of_log
+from gdp.runtime.event_queue import PRIORITY, PROGRAM_ORDER, READY_ORDER
 from gdp.runtime.plan import plan_of
 from gdp.runtime.scratch import scratch_for
 from gdp.runtime.verdict import Dispatch, check_rank, invalid_detail, out_of_memory_detail

@@ -4,15 +4,12 @@ A step is a sequence of *rounds*, the first at moment 0, each later one at the e
 1. all ops and transfers end that were running before it and end at this moment: memory is given back, tensors arrive, ops become ready, and the
    transfers of the ended ops' tensors are requested, one per tensor and destination device;
 2. every free device takes an op and every free channel a transfer, where there is one: memory is claimed; the end is `now + seconds`, in doubles.
-
 What takes no time thus ends in a later round of the same moment. By `dispatch`, a device takes
 - `ready_order`: the op that became ready at the earliest moment, of those of one moment the lowest number;
 - `program_order`: the lowest number not yet run, waiting until that op is ready;
 - `priority`: the ready op of highest rank, of equal ranks the lowest number.
-
 A channel takes the transfer requested at the earliest moment, of those of one moment the one with the lowest producer, then destination, then
 tensor. Pairs without a channel start their transfers in the round that requests them. A transfer takes `latency_s + bytes / bandwidth_bytes_per_s`.
-
 A device holds its ops' parameters always; an op's scratch while it runs; a tensor from the start of its op until that op, its last consumer there
 and its last transfer out have ended; a copy from the start of its transfer until its last consumer there has ended. Memory is looked at after each
 round: what is given back makes room for what is claimed. A step that does not fit is simulated to its end as if it did.
@@ -42,7 +39,7 @@ def simulate(
     if invalid := invalid_detail(graph, cluster, placement.device):
         return invalid_measurement(cluster, invalid)
 
-    device, devices, ops = placement.device.tolist(), range(cluster.num_devices), range(graph.num_ops)
+    ops, devices, device = range(graph.num_ops), range(cluster.num_devices), placement.device.tolist()
     seconds = op_time_s(graph, cluster)[ops, device].tolist()
     producer, size, temp = graph.tensor_producer.tolist(), graph.tensor_bytes.tolist(), graph.temp_bytes.tolist()
     latency_s, bandwidth, channel = cluster.latency_s.tolist(), cluster.bandwidth_bytes_per_s.tolist(), cluster.channel.tolist()
@@ -54,13 +51,10 @@ def simulate(
     for tensor, op in zip(graph.edge_tensor.tolist(), graph.edge_consumer.tolist(), strict=True):
         inputs[op].append(tensor)
         consumers[tensor][device[op]].append(op)
-
     missing = [len(tensors) for tensors in inputs]
     program = [[op for op in reversed(ops) if device[op] == at] for at in devices]
     ready: list[list[tuple[float, int]]] = [[] for _ in devices]  # heaps of (key, op)
-    requested: list[list[tuple[float, int, int, int]]] = [
-        [] for _ in cluster.channel_name
-    ]  # heaps of (moment, producer, destination, tensor)
+    requested: list[list[tuple[float, int, int, int]]] = [[] for _ in cluster.channel_name]  # of (moment, producer, destination, tensor)
     running: list[tuple[float, int, int, int]] = []  # a heap of (end, op, tensor, destination); tensor -1 for the op itself
     now, device_is_free, channel_is_free = 0.0, [True] * cluster.num_devices, [True] * cluster.num_channels
     busy_s, occupied_s = [0.0] * cluster.num_devices, [0.0] * cluster.num_channels
@@ -71,8 +65,8 @@ def simulate(
     memory_log: list[list[tuple[float, int]]] = [[] for _ in devices]
 
     def become_ready(op: int) -> None:
-        key = {"ready_order": now, "program_order": 0.0, "priority": 0.0 if rank is None else -float(rank[op])}
-        heappush(ready[device[op]], (key[dispatch], op))
+        key = now if dispatch == "ready_order" else 0.0 if rank is None else -float(rank[op])
+        heappush(ready[device[op]], (key, op))
 
     def arrive(tensor: int, at: int) -> None:
         for op in consumers[tensor][at]:
@@ -127,9 +121,8 @@ def simulate(
         release(tensor, source)
         arrive(tensor, destination)
 
-    for op in ops:
-        if not missing[op]:
-            become_ready(op)
+    for op in (op for op in ops if not missing[op]):
+        become_ready(op)
     while True:
         for at in devices:
             if device_is_free[at] and ready[at] and (dispatch != "program_order" or ready[at][0][1] == program[at][-1]):
@@ -154,5 +147,4 @@ def simulate(
             else:
                 end_transfer(tensor, device[op], destination)
     timeline = timeline_of(op_start, op_end, transfers, memory_log)
-    bottleneck_s = max(busy_s + occupied_s)
-    return measurement_of(graph, cluster, step_time_s=now, bottleneck_s=bottleneck_s, busy_s=np.array(busy_s), timeline=timeline)
+    return measurement_of(graph, cluster, step_time_s=now, busy_s=busy_s, occupied_s=occupied_s, timeline=timeline)

@@ -1,0 +1,194 @@
+"""How fast the simulator is: ops and evaluations per second, beside its Python specification and the fastest published one.
+
+Random placements on four equal devices behind one shared channel, with memory accounting: every tensor that is cut waits for the same bus.
+Writes `benchmarks/results/simulator.json`, with the machine and the versions that the figures hold for.
+"""
+
+import dataclasses
+import json
+import platform
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numba
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from gdp.atomic_file import write_text
+from gdp.bundled import bundled
+from gdp.capture.parquet import read_graph
+from gdp.cluster import Cluster, Device
+from gdp.graph import Graph
+from gdp.placement import Origin, Placement
+from gdp.runtime.simulator import Simulator
+from gdp.runtime.specification import simulate
+
+PLACETO_EVALUATIONS_PER_S = 280
+"""Placeto's simulator (Addanki et al., NeurIPS 2019) on a graph of 783 ops."""
+
+PLACETO_OPS = 783
+SECONDS_PER_GRAPH = 10.0
+RESULTS = Path(__file__).parent / "results" / "simulator.json"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Speed:
+    """What was measured on one graph. Each rate is that of the fastest of several batches, so that other work on the machine disturbs it least."""
+
+    graph: str
+    num_ops: int
+    num_edges: int
+    transfers_per_op: float
+    one_core_ops_per_s: float
+    two_cores_ops_per_s: float
+    evaluations_per_s: float
+    """on one core."""
+    times_specification: float
+    """one core over the specification in plain Python."""
+
+
+def layered_graph(generator: np.random.Generator, *, num_ops: int, ops_per_layer: int = 50) -> Graph:
+    """A layered random graph: each op reads one to three tensors, mostly of the layer before."""
+    reader = np.repeat(np.arange(num_ops), generator.integers(1, 4, num_ops))
+    back = np.minimum(generator.geometric(0.7, len(reader)), 4)
+    producer = (reader // ops_per_layer - back) * ops_per_layer + generator.integers(0, ops_per_layer, len(reader))
+    edges = np.unique(np.stack([producer, reader], axis=1)[producer >= 0], axis=0).astype(np.int32)
+    return Graph(
+        op_type=("op",) * num_ops,
+        name=tuple(map(str, range(num_ops))),
+        module_path=("",) * num_ops,
+        flops=generator.uniform(1e6, 1e9, num_ops),
+        accessed_bytes=generator.integers(1_000, 10_000_000, num_ops),
+        param_bytes=generator.integers(0, 1_000_000, num_ops),
+        temp_bytes=generator.integers(0, 1_000_000, num_ops),
+        phase=np.zeros(num_ops, np.int8),
+        colocation_group=np.full(num_ops, Graph.NO_GROUP, np.int32),
+        tensor_producer=np.arange(num_ops, dtype=np.int32),
+        tensor_bytes=generator.integers(1_000, 1_000_000, num_ops),
+        tensor_shape=((-1,),) * num_ops,
+        tensor_dtype=("float32",) * num_ops,
+        edge_tensor=np.ascontiguousarray(edges[:, 0]),
+        edge_consumer=np.ascontiguousarray(edges[:, 1]),
+        source=f"layered random graph of {num_ops} ops",
+    )
+
+
+def four_on_one_bus() -> Cluster:
+    """Four GPUs of the P100's speed and 16 GiB, all of whose pairs share one PCIe root."""
+    gpu = Device(
+        name="gpu0", kind="p100", memory_bytes=16 * 2**30, flops_per_s={"float32": 9.3e12}, memory_bytes_per_s=7.3e11, op_overhead_s=5e-6
+    )
+    return Cluster(
+        name="p100x4 on one bus",
+        devices=tuple(dataclasses.replace(gpu, name=f"gpu{number}") for number in range(4)),
+        bandwidth_bytes_per_s=np.full((4, 4), 1.2e10),
+        latency_s=np.full((4, 4), 1e-5),
+        channel=np.zeros((4, 4), np.int32),
+        channel_name=("pcie",),
+    )
+
+
+def random_placements(generator: np.random.Generator, graph: Graph, *, batch: int) -> np.ndarray:
+    """`[batch, ops]` devices, one per colocation group."""
+    device = generator.integers(0, 4, (batch, graph.num_ops)).astype(np.int32)
+    for group in np.unique(graph.colocation_group[graph.colocation_group != Graph.NO_GROUP]):
+        members = np.flatnonzero(graph.colocation_group == group)
+        device[:, members] = device[:, members[:1]]
+    return device
+
+
+def shortest_s(run: Callable[[], object], *, within_s: float) -> float:
+    """Seconds of the fastest of at least three runs, and of as many as fit into `within_s`."""
+    fastest, stop, runs = np.inf, time.perf_counter() + within_s, 0
+    while runs < 3 or time.perf_counter() < stop:
+        start = time.perf_counter()
+        run()
+        fastest = min(fastest, time.perf_counter() - start)
+        runs += 1
+    return fastest
+
+
+def speed_of(graph: Graph, cluster: Cluster, *, name: str) -> Speed:
+    """Measures one graph, in about `SECONDS_PER_GRAPH`."""
+    batch = max(2, min(256, 400_000 // graph.num_ops))
+    device = random_placements(np.random.default_rng(0), graph, batch=batch)
+    one, two = Simulator(), Simulator(num_threads=2)
+    measured = one.batch(graph, cluster, device)
+    one_core = batch / shortest_s(lambda: one.batch(graph, cluster, device), within_s=SECONDS_PER_GRAPH / 3)
+    two_cores = batch / shortest_s(lambda: two.batch(graph, cluster, device), within_s=SECONDS_PER_GRAPH / 3)
+    placement = Placement(device=device[0].copy(), origin=Origin(placer="random"))
+    start = time.perf_counter()
+    specified = simulate(graph, cluster, placement, dispatch="ready_order", rank=None)
+    specification_s = time.perf_counter() - start
+    assert specified.step_time_s == measured.step_time_s[0]
+    return Speed(
+        graph=name,
+        num_ops=graph.num_ops,
+        num_edges=graph.num_edges,
+        transfers_per_op=float(measured.num_transfers.mean() / graph.num_ops),
+        one_core_ops_per_s=one_core * graph.num_ops,
+        two_cores_ops_per_s=two_cores * graph.num_ops,
+        evaluations_per_s=one_core,
+        times_specification=one_core * specification_s,
+    )
+
+
+def processor() -> str:
+    """The processor's name."""
+    description = Path("/proc/cpuinfo")
+    lines = description.read_text().splitlines() if description.exists() else []
+    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), platform.processor())
+
+
+def main() -> None:
+    """Measures, prints the table, and writes the file."""
+    cluster = four_on_one_bus()
+    graphs = {
+        f"layered {size:,}": layered_graph(np.random.default_rng(size), num_ops=size)
+        for size in (PLACETO_OPS, 1_000, 10_000, 50_000, 500_000)
+    }
+    inception = bundled("datasets") / "inception_v3_training.parquet"
+    if inception.exists():
+        graphs = {"Inception-V3 training step": read_graph(inception), **graphs}
+    table = Table("graph", "ops", "edges", "transfers/op", "1 core, M ops/s", "2 cores, M ops/s", "evaluations/s", "x Python")
+    speeds = []
+    for name, graph in graphs.items():
+        speed = speed_of(graph, cluster, name=name)
+        speeds.append(speed)
+        table.add_row(
+            name,
+            f"{speed.num_ops:,}",
+            f"{speed.num_edges:,}",
+            f"{speed.transfers_per_op:.2f}",
+            f"{speed.one_core_ops_per_s / 1e6:.2f}",
+            f"{speed.two_cores_ops_per_s / 1e6:.2f}",
+            f"{speed.evaluations_per_s:,.0f}",
+            f"{speed.times_specification:.0f}",
+        )
+    same_size = next(speed for speed in speeds if speed.num_ops == PLACETO_OPS)
+    times_placeto = same_size.evaluations_per_s / PLACETO_EVALUATIONS_PER_S
+    console = Console(width=140)
+    console.print(table)
+    console.print(
+        f"{PLACETO_OPS} ops: {same_size.evaluations_per_s:,.0f} evaluations/s on one core; Placeto's published simulator, on a graph of that size: "
+        f"about {PLACETO_EVALUATIONS_PER_S} ({times_placeto:.0f} times fewer)"
+    )
+    document = {
+        "environment": {
+            "processor": processor(),
+            "python": platform.python_version(),
+            "numba": numba.__version__,
+            "numpy": np.__version__,
+            "system": platform.system(),
+        },
+        "cluster": cluster.name,
+        "times_placeto": times_placeto,
+        "speeds": [dataclasses.asdict(speed) for speed in speeds],
+    }
+    write_text(RESULTS, json.dumps(document, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
