@@ -53,14 +53,14 @@ def learning_chart(section: Section) -> Markup:
         if math.isfinite(level.seconds)
     ]
     paths = []
-    ends = [(y(level.seconds), f"{level.name} {seconds(level.seconds)}", "") for level in section.levels if math.isfinite(level.seconds)]
+    ends = [(y(level.seconds), f"{seconds(level.seconds)} {level.name}", "") for level in section.levels if math.isfinite(level.seconds)]
     for index, curve in enumerate(section.curves):
         style = f"c{index % 8}"
         paths.append(tag("path", {"class": f"mean {style}", "d": _line(curve.evaluations, curve.mean_sampled_s, last, y, steps=False)}))
         best = tag("title", {}, text(f"{curve.name}: best so far"))
         paths.append(tag("path", {"class": f"best {style}", "d": _line(curve.evaluations, curve.best_s, last, y, steps=True)}, best))
         if len(curve.best_s) and math.isfinite(curve.best_s[-1]):
-            ends.append((y(float(curve.best_s[-1])), f"{curve.name} {seconds(float(curve.best_s[-1]))}", style))
+            ends.append((y(float(curve.best_s[-1])), f"{seconds(float(curve.best_s[-1]))} {curve.name}", style))
     scaled = tag(
         "svg",
         {"width": "100%", "height": HEIGHT_PX, "viewBox": f"0 0 1000 {HEIGHT_PX}", "preserveAspectRatio": "none", "class": "clip"},
@@ -90,7 +90,11 @@ def learning_chart(section: Section) -> Markup:
         tag("div", {"class": "curve"}, plot, tag("div", {"class": "ends"}, *labels)),
         tag("p", {"class": "axis-name"}, text("evaluations")),
         legend,
-        disclosure("Table", *(_table(curve) for curve in section.curves)),
+        disclosure(
+            "Table",
+            *(_table(curve) for curve in section.curves),
+            table(("simple method", "reaches"), [(level.name, seconds(level.seconds)) for level in section.levels]),
+        ),
     )
 
 

@@ -11,7 +11,7 @@ from gdp.report.timeline import device_class
 
 COLUMNS = 400
 HEIGHT_PX = 44
-FULL_SCALE_FROM = 0.2
+FULL_SCALE_FROM = 0.4
 """Below this share of the capacity the picture would be empty: the scale then ends above the peak, and the labels alone speak of the capacity."""
 
 
