@@ -33,8 +33,8 @@ class PolicyConfig:
     """whether the decoder's dense layers are gated by the graph."""
     context: int = 32
     """width of the graph's summary that gates them."""
-    passes: int = 2
-    """decoding passes; each after the first sees the placement of the one before. The last one is the placement."""
+    passes: int = 1
+    """decoding passes; each after the first sees the placement of the one before, and the last one is the placement."""
     decoding: Decoding = "sequential"
     """how the groups of one pass are decided."""
     finish_prior: float = 4.0
