@@ -57,3 +57,8 @@ def test_placements_of_a_batch_do_not_mix():
     both = decoder(segment=3, layers=2)(x, CONTEXT)
     one_by_one = torch.cat([decoder(segment=3, layers=2)(row[None], CONTEXT) for row in x])
     torch.testing.assert_close(both, one_by_one, rtol=1e-5, atol=1e-6)
+
+
+def test_the_first_segment_has_no_memory():
+    x = tokens(12)
+    torch.testing.assert_close(decoder(segment=6)(x, CONTEXT)[:, :6], decoder(segment=6)(x[:, :6], CONTEXT), rtol=1e-5, atol=1e-6)
