@@ -62,7 +62,9 @@ def cluster_of(memory: list[int], latency_s: float, bandwidth: float, channel: l
 def drawn(timeline: Timeline, names: tuple[str, ...], graph: Graph) -> dict:
     """A timeline as the golden files write it."""
     return {
-        "ops": {name: [start, end] for name, start, end in zip(names, timeline.op_start_s.tolist(), timeline.op_end_s.tolist(), strict=True)},
+        "ops": {
+            name: [start, end] for name, start, end in zip(names, timeline.op_start_s.tolist(), timeline.op_end_s.tolist(), strict=True)
+        },
         "transfers": [
             [names[graph.tensor_producer[tensor]], tensor, f"d{source}->d{destination}", start, end]
             for tensor, source, destination, start, end in zip(
