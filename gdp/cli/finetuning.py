@@ -74,7 +74,7 @@ def finetune_configured(settings: FinetuneSettings, config: dict[str, Any]) -> i
         if (folder / SNAPSHOT).exists():
             extra = restore_snapshot(folder / SNAPSHOT, learner, run=run)
             if judges.screened is not None:
-                judges.screened.restore([(key, ratio) for key, ratio in extra["screened"]])
+                judges.screened.restore(extra["screened"])
         updates = max(1, settings.finetune.evaluations // settings.learner.samples_per_update)
         learn_config = dataclasses.replace(settings.learner, updates=min(settings.learner.updates, updates))
         tracker = open_tracker(

@@ -4,6 +4,7 @@ A value of `workload=` or `cluster=` that is no file of that group is taken for 
 """
 
 import os
+import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -120,6 +121,8 @@ def _key(argument: str) -> str:
 
 
 def _quoted(value: str) -> str:
+    if re.fullmatch(r"[A-Za-z_./][A-Za-z0-9_./:@-]*", value):
+        return value
     escaped = value.replace("'", "\\'")
     return f"'{escaped}'"
 

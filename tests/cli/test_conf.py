@@ -96,7 +96,7 @@ def test_a_value_of_the_wrong_kind_is_refused(override: str, hint: str) -> None:
 
 
 def test_free_names_of_workload_and_cluster() -> None:
-    assert translate(["workload=resnet50", "cluster=local"]) == ["workload=named", "workload.name='resnet50'", "cluster_source='local'"]
+    assert translate(["workload=resnet50", "cluster=local"]) == ["workload=named", "workload.name=resnet50", "cluster_source=local"]
     assert translate(["workload=synthetic", "cluster=p100x4", "seed=1"]) == ["workload=synthetic", "cluster=p100x4", "seed=1"]
     filled = fill(
         FinetuneSettings, resolved(composed("finetune", translate(["workload=a b/m.py:build", "cluster=my c.yaml", "run_dir=r"]))), where=""
