@@ -37,7 +37,7 @@ class Device:
     kind: str
     memory_bytes: int
     flops_per_s: Mapping[str, float]
-    """peak rate by dtype class (`DTYPE_CLASSES`), `float32` at least."""
+    """sustained rate by dtype class (`DTYPE_CLASSES`), `float32` at least."""
     memory_bytes_per_s: float
     op_overhead_s: float
     """fixed seconds per op that does work: the launch of a kernel."""

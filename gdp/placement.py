@@ -10,7 +10,7 @@ from jaxtyping import Int32
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from gdp.atomic_file import write_text
-from gdp.cluster import Cluster
+from gdp.cluster import MAX_DEVICES, Cluster
 from gdp.errors import InputError
 from gdp.graph import Graph
 
@@ -87,7 +87,7 @@ class _PlacementDocument(BaseModel):
     gdp_version: str
     graph: _GraphDocument
     devices: Annotated[list[_DeviceDocument], Field(min_length=1)]
-    assignment: dict[str, Annotated[int, Field(ge=0)]]
+    assignment: dict[str, Annotated[int, Field(ge=0, lt=MAX_DEVICES)]]
     origin: _OriginDocument
     predicted: dict[str, Any] = {}
     measured: dict[str, Any] = {}

@@ -45,7 +45,7 @@ def place(
     by_name = {answer.placer: answer for answer in answers}
     refuse_when_nothing_runs(by_name, target)
     winner = best(answers, objective=objective)
-    console.print(candidates_table(name, [(answer, None) for answer in answers], target, best=winner.placer, objective=objective))
+    console.print(candidates_table(name, [(answer, None) for answer in answers], best=winner.placer, objective=objective))
     devices_used = len(set(winner.placement.device.tolist()))
     verdict = "one device is best" if devices_used == 1 else f"{winner.placer} is best, on {devices_used} of {target.num_devices} devices"
     predicted = {

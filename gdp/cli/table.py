@@ -5,7 +5,6 @@ from collections.abc import Sequence
 
 from rich.table import Table
 
-from gdp.cluster import Cluster
 from gdp.compare import Candidate
 from gdp.measurement import Measurement, Objective, Status
 
@@ -18,10 +17,6 @@ def milliseconds(seconds: float) -> str:
     return f"{value:.3g}" if value < 100 else f"{value:.0f}"
 
 
-def gibibytes(count: float) -> str:
-    return f"{count / 2**30:.2f}"
-
-
 def measured_text(measurement: Measurement | None) -> str:
     """Median and its 95 % interval in ms, or why there is none."""
     if measurement is None:
@@ -32,10 +27,9 @@ def measured_text(measurement: Measurement | None) -> str:
     return f"{milliseconds(measurement.step_time_s)} [{interval}]"
 
 
-def candidates_table(
-    title: str, rows: Sequence[tuple[Candidate, Measurement | None]], cluster: Cluster, *, best: str, objective: Objective
-) -> Table:
-    """One row a candidate: predicted and measured milliseconds, ratio to the best prediction, memory, transfers, evaluations, seconds taken."""
+def candidates_table(title: str, rows: Sequence[tuple[Candidate, Measurement | None]], *, best: str, objective: Objective) -> Table:
+    """One row a candidate: predicted and measured milliseconds, ratio to the best prediction, devices used, memory of the fullest
+    one, transfers, and how many placements were tried to find it."""
     fastest_s = min((candidate.measurement.objective_s(objective) for candidate, _ in rows), default=math.inf)
     with_measured = any(measured is not None for _, measured in rows)
     table = Table(title=title, title_justify="left", title_style="bold")
@@ -45,20 +39,22 @@ def candidates_table(
         table.add_column("measured ms", justify="right", no_wrap=True)
     else:
         table.add_column("ratio", justify="right")
+    table.add_column("devices", justify="right")
     table.add_column("peak GiB", justify="right")
     table.add_column("transfers", justify="right")
-    table.add_column("evaluations", justify="right")
+    table.add_column("tried", justify="right")
     for candidate, measured in rows:
         prediction = candidate.measurement
         seconds = prediction.objective_s(objective)
         time = milliseconds(seconds) if prediction.status == Status.OK else prediction.status.name.lower().replace("_", " ")
         ratio = f"{seconds / fastest_s:.3f}" if math.isfinite(seconds) else "-"
-        peak = " ".join(gibibytes(int(value)) for value in prediction.peak_memory_bytes[:4])
+        used = len(set(candidate.placement.device.tolist()))
         table.add_row(
             candidate.placer + (" *" if candidate.placer == best else ""),
             time,
             measured_text(measured) if with_measured else ratio,
-            peak + (" ..." if cluster.num_devices > 4 else ""),
+            str(used),
+            f"{int(prediction.peak_memory_bytes.max()) / 2**30:.2f}",
             str(prediction.num_transfers),
             str(candidate.placement.origin.evaluations or "-"),
             style="bold" if candidate.placer == best else None,
