@@ -65,6 +65,7 @@ def test_a_ruled_out_device_is_never_drawn(decoding):
     decisions = drawn(gdp, x, num_samples=500)
     assert not (decisions.device[:, :, 1] == 1).any() and (decisions.device[:, :, 0] == 1).any()
     log_prob, entropy = gdp.evaluate(x, decisions.device)
+    torch.testing.assert_close(log_prob, decisions.log_prob, rtol=1e-4, atol=1e-4)
     assert torch.isfinite(log_prob).all() and torch.isfinite(entropy).all()
     entropy.sum().backward()
     assert all(torch.isfinite(parameter.grad).all() for parameter in gdp.parameters() if parameter.grad is not None)
