@@ -1,11 +1,11 @@
 """The placers that every command puts side by side, the policy among them."""
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 
 import numpy as np
 
+from gdp.candidate import Candidate
 from gdp.cluster import Cluster
-from gdp.compare import Candidate
 from gdp.errors import InputError
 from gdp.graph import Graph
 from gdp.measurement import Objective, Runtime, Status
@@ -56,15 +56,12 @@ def refuse_impossible_memory(graph: Graph, cluster: Cluster) -> None:
         )
 
 
-def refuse_when_nothing_runs(answers: Mapping[str, Candidate], cluster: Cluster) -> None:
+def refuse_when_nothing_runs(answers: Sequence[Candidate], cluster: Cluster) -> None:
     """Raises `InputError`, with the candidate that is nearest to fitting, when no candidate can run."""
-    if any(answer.measurement.status == Status.OK for answer in answers.values()):
+    if any(answer.judged.status == Status.OK for answer in answers):
         return
-    excess = {
-        name: int(np.maximum(answer.measurement.peak_memory_bytes - cluster.memory_bytes, 0).max()) for name, answer in answers.items()
-    }
-    name = min(excess, key=lambda key: excess[key])
+    nearest = min(answers, key=lambda answer: int(np.maximum(answer.predicted.peak_memory_bytes - cluster.memory_bytes, 0).max()))
     raise InputError(
-        f"none of {len(answers)} placements runs on cluster {cluster.name!r}; the nearest, {name!r}: {answers[name].measurement.detail}; "
+        f"none of {len(answers)} placements runs on cluster {cluster.name!r}; the nearest, {nearest.name!r}: {nearest.judged.detail}; "
         "add devices or memory, or capture a smaller batch"
     )

@@ -26,11 +26,12 @@ def compare(
     from gdp.atomic_file import write_text
     from gdp.baselines.local_search import LocalSearch
     from gdp.baselines.metis import MetisManyTimes
+    from gdp.candidate import Candidate
     from gdp.cli.candidates import ZERO_SHOT, policy_placer, simple_placers
     from gdp.cli.machine import resolve_cluster
     from gdp.cli.model import resolve_model
     from gdp.cli.table import milliseconds
-    from gdp.compare import Candidate, candidates, geometric_mean_ratio
+    from gdp.compare import candidates, geometric_mean_ratio
     from gdp.runtime.simulator import Simulator
 
     runtime = Simulator()
@@ -53,18 +54,18 @@ def compare(
             for machine, cluster in machines.items():
                 status.update(f"{workload} on {machine}")
                 answers = candidates(graph, cluster, placers, runtime=runtime)
-                seconds = {answer.placer: answer.measurement.objective_s(objective) for answer in answers}
+                seconds = {answer.name: answer.objective_s(objective) for answer in answers}
                 fastest = min(seconds.values())
                 table.add_row(workload, machine, *(_emphasised(milliseconds(value), value == fastest) for value in seconds.values()))
                 for answer in answers:
-                    by_placer[answer.placer].append(answer)
+                    by_placer[answer.name].append(answer)
                     rows.append(
                         {
                             "workload": workload,
                             "cluster": machine,
-                            "placer": answer.placer,
-                            "status": answer.measurement.status.name.lower(),
-                            f"{objective}_s": seconds[answer.placer] if answer.measurement.status == 0 else None,
+                            "placer": answer.name,
+                            "status": answer.judged.status.name.lower(),
+                            f"{objective}_s": seconds[answer.name] if answer.judged.status == 0 else None,
                             "evaluations": answer.placement.origin.evaluations,
                             "wall_s": answer.wall_s,
                             "seed": seed,

@@ -1,38 +1,46 @@
 """Fine-tuning, from a configuration to a placement file: `gdp.learn.finetune` with its run folder, tracker and snapshots."""
 
 import dataclasses
-import json
-import math
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Any
 
 import torch
 from rich.console import Console
 from rich.table import Table
 
-import gdp
-from gdp.atomic_file import write_text
-from gdp.cli.candidates import refuse_impossible_memory
+from gdp.candidate import Candidate
+from gdp.cli.candidates import ZERO_SHOT, refuse_impossible_memory, refuse_when_nothing_runs
 from gdp.cli.configured_cluster import configured_cluster
 from gdp.cli.fill import fill
 from gdp.cli.finetune_config import FinetuneSettings, PyTorchConfig
-from gdp.cli.model import resolve_model
+from gdp.cli.finetune_files import finetune_section, write_result
+from gdp.cli.model import Model, resolve_model
 from gdp.cli.progress import progress_bar, ratio_note
+from gdp.cli.report_data import write_page
 from gdp.cli.run_folder import SNAPSHOT, begin, how_to_continue, identity, run_id, stop_signal
 from gdp.cli.runtimes import Judges, open_judges
-from gdp.cli.table import measured_text, milliseconds
+from gdp.cli.table import candidates_table
 from gdp.cli.train_config import SimulatorConfig
 from gdp.hub.load import load, resolve
-from gdp.learn.finetune import Candidate, FinetuneResult, finetune, simple_candidates, simple_placers
+from gdp.learn.finetune import finetune, simple_candidates, simple_placers
 from gdp.learn.learner import new_learner
 from gdp.learn.loop import Update
 from gdp.learn.snapshots import lock_folder, restore_snapshot, save_snapshot
 from gdp.learn.task import Task, make_task, relative_reward
-from gdp.measurement import Objective, Status
-from gdp.placement import Origin, write_placement
+from gdp.placement import Origin
+from gdp.policy.placer import PolicyPlacer
 from gdp.policy.policy import Policy
+from gdp.report import Section
 from gdp.tracking.choose import open_tracker, wandb_mode
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class Finished:
+    """A fine-tuning that ran to its end; its files are in the run folder."""
+
+    verdict: str
+    table: Table
+    section: Section
 
 
 class _Stopped(Exception):
@@ -42,7 +50,17 @@ class _Stopped(Exception):
 def finetune_configured(settings: FinetuneSettings, config: dict[str, Any]) -> int:
     """Runs to the end, or until it is asked to stop; `config` is the resolved configuration behind `settings`. Returns the exit code."""
     wandb_mode(settings.tracker)
-    runtime_config = _runtime_config(settings)
+    outcome = run(settings, config, None, title=settings.workload.name)
+    if isinstance(outcome, int):
+        return outcome
+    console = Console(soft_wrap=True, highlight=False)
+    console.print(outcome.table)
+    console.print(f"{outcome.verdict}; wrote {settings.run_dir / 'placement.json'} and {settings.run_dir / 'report.html'}", markup=False)
+    return 0
+
+
+def run(settings: FinetuneSettings, config: dict[str, Any], model: Model | None, *, title: str) -> Finished | int:
+    """Fine-tunes on `model`, or on the workload that the settings name, and writes the run folder; the exit code instead when the run was asked to stop."""
     console = Console(stderr=True, soft_wrap=True, highlight=False)
     folder, objective = settings.run_dir, settings.reward.objective
     with lock_folder(folder), stop_signal() as stop, ExitStack() as stack:
@@ -50,12 +68,12 @@ def finetune_configured(settings: FinetuneSettings, config: dict[str, Any]) -> i
         source = "local" if settings.cluster is None and settings.cluster_source is None else settings.cluster_source
         cluster = configured_cluster(settings.cluster, source, folder=folder)
         assert cluster is not None
-        model = resolve_model(settings.workload.name)
+        model = model or resolve_model(settings.workload.name)
         refuse_impossible_memory(model.graph, cluster)
         console.print(
             f"{model.graph.num_ops} ops from {model.graph.source}; {cluster.num_devices} devices in cluster {cluster.name}", markup=False
         )
-        judges = stack.enter_context(open_judges(runtime_config, model, cluster, objective=objective, folder=folder))
+        judges = stack.enter_context(open_judges(_runtime_config(settings), model, cluster, objective=objective, folder=folder))
         policy, origin = _policy(settings)
         task = make_task(
             settings.workload.name,
@@ -66,13 +84,14 @@ def finetune_configured(settings: FinetuneSettings, config: dict[str, Any]) -> i
             max_groups=settings.finetune.max_groups,
             objective=objective,
         )
-        candidates = _candidates(settings, task, judges)
-        task = dataclasses.replace(task, reference_s=min(candidate.measurement.objective_s(objective) for candidate in candidates))
+        candidates = _candidates(settings, task, judges, policy, origin)
+        refuse_when_nothing_runs(candidates, cluster)
+        task = dataclasses.replace(task, reference_s=min(candidate.objective_s(objective) for candidate in candidates))
         parameters = list(policy.parameters()) if settings.finetune.parameters == "all" else policy.conditioning_and_heads()
         learner = new_learner(policy, parameters=parameters, seed=settings.seed)
-        run = identity(config)
+        name = identity(config)
         if (folder / SNAPSHOT).exists():
-            extra = restore_snapshot(folder / SNAPSHOT, learner, run=run)
+            extra = restore_snapshot(folder / SNAPSHOT, learner, run=name)
             if judges.screened is not None:
                 judges.screened.restore(extra["screened"])
         updates = max(1, settings.finetune.evaluations // settings.learner.samples_per_update)
@@ -97,7 +116,7 @@ def finetune_configured(settings: FinetuneSettings, config: dict[str, Any]) -> i
 
         def snapshot() -> None:
             state = None if judges.screened is None else judges.screened.state()
-            save_snapshot(folder / SNAPSHOT, learner, run=run, extra={"screened": state})
+            save_snapshot(folder / SNAPSHOT, learner, run=name, extra={"screened": state})
 
         try:
             result = finetune(
@@ -105,6 +124,7 @@ def finetune_configured(settings: FinetuneSettings, config: dict[str, Any]) -> i
                 task,
                 candidates,
                 runtime=judges.proposed,
+                predictor=judges.predictor,
                 compare=judges.compare,
                 reward=relative_reward(settings.reward),
                 config=learn_config,
@@ -117,11 +137,11 @@ def finetune_configured(settings: FinetuneSettings, config: dict[str, Any]) -> i
             console.print(f"stopped after update {learner.update}; continue with\n  {how_to_continue('finetune.py', folder)}", markup=False)
             return 128 + stop()
         snapshot()
-        _write(folder, settings, task, result, judges)
-        stack.close()
-    Console(soft_wrap=True, highlight=False).print(_table(settings.workload.name, result, objective))
-    Console(soft_wrap=True, highlight=False).print(f"{result.verdict}; wrote {folder / 'placement.json'}", markup=False)
-    return 0
+    section = finetune_section(title, task, result, objective=objective, dispatch=judges.predictor.dispatch)
+    write_result(folder, task, result, objective=objective)
+    write_page(folder / "report.html", title, [section])
+    table = candidates_table(title, result.candidates, best=result.best.name, objective=objective)
+    return Finished(verdict=result.verdict, table=table, section=section)
 
 
 def _runtime_config(settings: FinetuneSettings) -> SimulatorConfig | PyTorchConfig:
@@ -139,73 +159,22 @@ def _policy(settings: FinetuneSettings) -> tuple[Policy, Origin]:
     return load(str(resolved.folder)), Origin(placer="gdp", policy=resolved.name, revision=resolved.revision, seed=settings.seed)
 
 
-def _candidates(settings: FinetuneSettings, task: Task, judges: Judges) -> list[Candidate]:
-    objective = settings.reward.objective
+def _candidates(settings: FinetuneSettings, task: Task, judges: Judges, policy: Policy, origin: Origin) -> list[Candidate]:
+    """One device, the simple placements, and what the policy says before it learns."""
+    objective, predictor = settings.reward.objective, judges.predictor
     placers = simple_placers(
-        predictor=judges.predictor, search_evaluations=settings.finetune.search_evaluations, seed=settings.seed, objective=objective
+        predictor=predictor, search_evaluations=settings.finetune.search_evaluations, seed=settings.seed, objective=objective
     )
-    return simple_candidates(task.graph, task.cluster, placers, judge=judges.judge)
-
-
-def _write(folder: Path, settings: FinetuneSettings, task: Task, result: FinetuneResult, judges: Judges) -> None:
-    best = result.best
-    predicted = judges.predictor(task.graph, task.cluster, best.placement)
-    figures = {candidate.name: {"status": candidate.measurement.status.name.lower()} | _times(candidate) for candidate in result.candidates}
-    write_placement(
-        folder / "placement.json",
-        best.placement,
-        task.graph,
-        task.cluster,
-        gdp_version=gdp.__version__,
-        predicted={
-            "step_time_s": predicted.step_time_s,
-            "bottleneck_s": predicted.bottleneck_s,
-            "peak_memory_bytes": predicted.peak_memory_bytes.tolist(),
-        }
-        if predicted.status == Status.OK
-        else {},
-        measured=_times(best) | {"num_runs": best.measurement.num_runs} if judges.compare is not None else {},
-        baselines=figures,
+    placers[ZERO_SHOT] = PolicyPlacer(
+        policy,
+        runtime=predictor,
+        num_samples=settings.finetune.zero_shot_samples,
+        seed=settings.seed,
+        objective=objective,
+        name=origin.policy or "untrained",
+        revision=origin.revision,
+        max_groups=settings.finetune.max_groups,
     )
-    document = {
-        "verdict": result.verdict,
-        "best": best.name,
-        "objective": settings.reward.objective,
-        "candidates": figures,
-        "curve": {
-            "evaluations": result.evaluations.tolist(),
-            "best_s": [value if math.isfinite(value) else None for value in result.best_s.tolist()],
-            "mean_sampled_s": [value if math.isfinite(value) else None for value in result.mean_sampled_s.tolist()],
-        },
-    }
-    write_text(folder / "result.json", json.dumps(document, indent=1, allow_nan=False) + "\n")
-
-
-def _times(candidate: Candidate) -> dict[str, float]:
-    measurement = candidate.measurement
-    if measurement.status != Status.OK:
-        return {}
-    return {
-        "step_time_s": measurement.step_time_s,
-        "step_time_low_s": measurement.step_time_low_s,
-        "step_time_high_s": measurement.step_time_high_s,
-        "bottleneck_s": measurement.bottleneck_s,
-    }
-
-
-def _table(name: str, result: FinetuneResult, objective: Objective) -> Table:
-    table = Table(title=name, title_justify="left", title_style="bold")
-    table.add_column("candidate", no_wrap=True)
-    table.add_column("step time ms", justify="right", no_wrap=True)
-    table.add_column("bottleneck ms", justify="right")
-    table.add_column("devices", justify="right")
-    for candidate in result.candidates:
-        chosen = candidate is result.best
-        table.add_row(
-            candidate.name + (" *" if chosen else ""),
-            measured_text(candidate.measurement),
-            milliseconds(candidate.measurement.bottleneck_s),
-            str(len(set(candidate.placement.device.tolist()))),
-            style="bold" if chosen else None,
-        )
-    return table
+    return simple_candidates(
+        task.graph, task.cluster, placers, predictor=predictor, judge=None if judges.screened is None else judges.judge
+    )

@@ -23,78 +23,62 @@ def place(
     as_json: Annotated[bool, typer.Option("--json", help="print the result as JSON and nothing else")] = False,
 ) -> None:
     """Place MODEL with a pretrained policy, beside the simple placements; the best of all is written."""
+    from gdp.candidate import best, best_single
+    from gdp.capture.coarsening import coarsen
     from gdp.cli.candidates import ZERO_SHOT, policy_placer, refuse_impossible_memory, refuse_when_nothing_runs, simple_placers
     from gdp.cli.report_data import section, write_page
     from gdp.cli.table import candidates_table
-    from gdp.compare import best, candidates
+    from gdp.compare import candidates
     from gdp.placement import write_placement
+    from gdp.report import verdict_sentence
     from gdp.runtime.simulator import Simulator
 
-    console = Console(stderr=as_json)
+    console = Console(stderr=as_json, soft_wrap=True, highlight=False)
     target = machine.resolve_cluster(cluster)
     captured = model.resolve_model(name)
     graph = captured.graph
-    console.print(
-        f"{graph.num_ops} ops from {graph.source}, {target.num_devices} devices in cluster {target.name}", markup=False, highlight=False
-    )
+    console.print(f"{graph.num_ops} ops from {graph.source}; {target.num_devices} devices in cluster {target.name}", markup=False)
     refuse_impossible_memory(graph, target)
     runtime = Simulator()
     placers = simple_placers(runtime=runtime, seed=seed, objective=objective)
     placers[ZERO_SHOT] = policy_placer(policy, runtime=runtime, num_samples=samples, seed=seed, objective=objective)
-    answers = candidates(graph, target, placers, runtime=runtime)
-    by_name = {answer.placer: answer for answer in answers}
-    refuse_when_nothing_runs(by_name, target)
-    winner = best(answers, objective=objective)
-    console.print(candidates_table(name, [(answer, None) for answer in answers], best=winner.placer, objective=objective))
-    devices_used = len(set(winner.placement.device.tolist()))
-    verdict = "one device is best" if devices_used == 1 else f"{winner.placer} is best, on {devices_used} of {target.num_devices} devices"
+    found = candidates(graph, target, placers, runtime=runtime)
+    refuse_when_nothing_runs(found, target)
+    winner = best(found, objective=objective)
+    console.print(candidates_table(name, found, best=winner.name, objective=objective))
+    reference = best_single(found, objective=objective) or winner
+    verdict = verdict_sentence(winner if winner.num_devices > 1 else reference, reference, objective)
     predicted = {
-        "step_time_s": winner.measurement.step_time_s,
-        "bottleneck_s": winner.measurement.bottleneck_s,
-        "peak_memory_bytes": winner.measurement.peak_memory_bytes.tolist(),
-        "transferred_bytes": winner.measurement.transferred_bytes,
+        "step_time_s": winner.predicted.step_time_s,
+        "bottleneck_s": winner.predicted.bottleneck_s,
+        "peak_memory_bytes": winner.predicted.peak_memory_bytes.tolist(),
+        "transferred_bytes": winner.predicted.transferred_bytes,
     }
     baselines = {
-        answer.placer: {"status": answer.measurement.status.name.lower()}
-        | ({"step_time_s": answer.measurement.step_time_s} if answer.measurement.status == gdp.Status.OK else {})
-        for answer in answers
+        candidate.name: {"status": candidate.predicted.status.name.lower()}
+        | ({"step_time_s": candidate.predicted.step_time_s} if candidate.predicted.status == gdp.Status.OK else {})
+        for candidate in found
     }
-    path = out / "placement.json"
+    path, page = out / "placement.json", out / "report.html"
     write_placement(
         path, winner.placement, graph, target, gdp_version=gdp.__version__, predicted=predicted, measured={}, baselines=baselines
     )
-    page = out / "report.html"
-    write_page(
-        page,
-        f"{name} on {target.name}",
-        [
-            section(
-                name,
-                graph,
-                target,
-                answers,
-                measured={},
-                best=winner.placer,
-                reference="single device",
-                verdict=verdict,
-                objective=objective,
-                curves=(),
-                notes=(),
-            )
-        ],
+    shown = section(
+        name,
+        graph,
+        target,
+        found,
+        num_groups=coarsen(graph).num_groups,
+        best=winner.name,
+        reference=reference.name,
+        verdict=verdict,
+        objective=objective,
+        curves=(),
+        dispatch=runtime.dispatch,
     )
+    write_page(page, f"{name} on {target.name}", [shown])
     if as_json:
-        typer.echo(
-            json.dumps(
-                {
-                    "verdict": verdict,
-                    "best": winner.placer,
-                    "predicted": predicted,
-                    "candidates": baselines,
-                    "placement": str(path),
-                    "report": str(page),
-                }
-            )
-        )
+        summary = {"verdict": verdict, "best": winner.name, "predicted": predicted, "candidates": baselines}
+        typer.echo(json.dumps(summary | {"placement": str(path), "report": str(page)}))
     else:
-        console.print(f"{verdict}; wrote {path} and {page}", highlight=False)
+        console.print(f"{verdict} Wrote {path} and {page}", markup=False)

@@ -1,68 +1,63 @@
 """From what a command found to the page it writes."""
 
+import dataclasses
 import importlib.metadata
 import os
 import platform
 import shlex
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import gdp
-from gdp.capture.coarsening import coarsen
+from gdp.candidate import Candidate
 from gdp.cluster import Cluster
-from gdp.compare import Candidate as Compared
 from gdp.graph import Graph
-from gdp.measurement import Measurement, Objective
-from gdp.report import Candidate, Curve, Level, ReportData, Section, write_report
+from gdp.measurement import Objective
+from gdp.report import Curve, Level, ReportData, Section, write_report
 from gdp.runtime.simulator import Simulator
+from gdp.runtime.verdict import Dispatch
 
 
 def section(
     title: str,
     graph: Graph,
     cluster: Cluster,
-    answers: Sequence[Compared],
+    candidates: Sequence[Candidate],
     *,
-    measured: Mapping[str, Measurement],
+    num_groups: int,
     best: str,
     reference: str,
     verdict: str,
     objective: Objective,
     curves: Sequence[Curve],
-    notes: Sequence[str],
+    dispatch: Dispatch,
 ) -> Section:
-    """A page's section: the candidates with what was predicted and, by name, `measured` of them; timelines of `best` and `reference` are simulated here."""
-    timed = Simulator(with_timeline=True)
-    candidates = [
-        Candidate(
-            name=answer.placer,
-            placement=answer.placement,
-            predicted=timed(graph, cluster, answer.placement) if answer.placer in (best, reference) else answer.measurement,
-            measured=measured.get(answer.placer),
-        )
-        for answer in answers
-    ]
-    judged = {answer.placer: measured.get(answer.placer, answer.measurement) for answer in answers}
+    """A page's section. Timelines are simulated here: of `best`, of `reference`, and of the runner-up, which is drawn where one device wins."""
+    ranked = sorted(candidates, key=lambda candidate: candidate.objective_s(objective))
+    drawn = {best, reference, *(candidate.name for candidate in ranked[:2])}
+    timed = Simulator(dispatch=dispatch, with_timeline=True)
     levels = [
-        Level(name=name, seconds=value.objective_s(objective))
-        for name, value in judged.items()
-        if value.status == gdp.Status.OK and name != best
+        Level(name=candidate.name, seconds=candidate.objective_s(objective))
+        for candidate in candidates
+        if candidate.judged.status == gdp.Status.OK and candidate.placement.origin.placer != "gdp"
     ]
     return Section(
         title=title,
         graph=graph,
         cluster=cluster,
-        num_groups=coarsen(graph).num_groups,
+        num_groups=num_groups,
         objective=objective,
-        candidates=tuple(candidates),
+        candidates=tuple(
+            dataclasses.replace(candidate, predicted=timed(graph, cluster, candidate.placement)) if candidate.name in drawn else candidate
+            for candidate in candidates
+        ),
         best=best,
         reference=reference,
         verdict=verdict,
         curves=tuple(curves),
         levels=tuple(levels) if curves else (),
-        notes=tuple(notes),
     )
 
 

@@ -35,7 +35,7 @@ class Judges:
 
     graph: Graph
     """the model's, with the op times that were measured."""
-    predictor: Runtime
+    predictor: Simulator
     """simulates."""
     proposed: Runtime
     """evaluates a batch of what the policy proposes; a screened one measures a few of it."""

@@ -32,12 +32,14 @@ class ImitationConfig:
     search_evaluations: int
     """budget of the local search that finds a task's placement when the task is first drawn."""
     learning_rate: float
+    final_learning_rate: float
+    """reached in the last step, linearly; equal to `learning_rate` for a constant one."""
 
     def __post_init__(self) -> None:
-        if self.steps < 0 or self.search_evaluations < 1 or not self.learning_rate > 0:
+        if self.steps < 0 or self.search_evaluations < 1 or not self.learning_rate > 0 or not self.final_learning_rate > 0:
             raise InputError(
-                f"imitation has steps {self.steps}, search_evaluations {self.search_evaluations} and learning_rate {self.learning_rate}; "
-                "steps must be 0 or more, the others positive"
+                f"imitation has steps {self.steps}, search_evaluations {self.search_evaluations}, learning_rate {self.learning_rate} and "
+                f"final_learning_rate {self.final_learning_rate}; steps must be 0 or more, the others positive"
             )
 
 
@@ -56,7 +58,8 @@ def imitate(
     while learner.imitation_step < config.steps:
         learner.imitation_step += 1
         for group in learner.optimizer.param_groups:
-            group["lr"] = config.learning_rate
+            done = (learner.imitation_step - 1) / max(config.steps - 1, 1)
+            group["lr"] = config.learning_rate + (config.final_learning_rate - config.learning_rate) * done
         task = source(learner.numpy_generator)
         if task.name not in learner.incumbent:
             learner.offer(

@@ -45,14 +45,14 @@ class Learner:
     """rewards so far, by task."""
     incumbent: dict[str, Incumbent] = dataclasses.field(default_factory=dict)
     """best placement so far, by task."""
+    found: dict[str, Incumbent] = dataclasses.field(default_factory=dict)
+    """the best of those that the policy itself sampled, by task."""
     curve: list[tuple[float, float, float]] = dataclasses.field(default_factory=list)
     """of fine-tuning: evaluations spent, seconds of the best placement known, mean sampled time over the reference; one entry an update."""
 
     def offer(self, task: Task, candidate: Incumbent, *, objective: Objective) -> bool:
         """Makes `candidate` the task's incumbent if it ran and is faster; tells whether it is."""
-        seconds = candidate.measurement.objective_s(objective)
-        best = self.incumbent.get(task.name)
-        if candidate.measurement.num_runs == 0 or not seconds < (np.inf if best is None else best.measurement.objective_s(objective)):
+        if not _is_better(candidate, self.incumbent.get(task.name), objective):
             return False
         self.incumbent[task.name] = candidate
         self.last_improvement = self.update
@@ -68,7 +68,19 @@ class Learner:
             measurement=rollouts.measurements[row],
             update=self.update,
         )
+        self.offer_own(task, candidate, objective=objective)
         return self.offer(task, candidate, objective=objective)
+
+    def offer_own(self, task: Task, candidate: Incumbent, *, objective: Objective) -> None:
+        """Makes `candidate`, which the policy placed, the best of its own if it ran and is faster."""
+        if _is_better(candidate, self.found.get(task.name), objective):
+            self.found[task.name] = candidate
+
+
+def _is_better(candidate: Incumbent, best: Incumbent | None, objective: Objective) -> bool:
+    """Whether it really ran, not only in a prediction, and is faster."""
+    best_s = np.inf if best is None else best.measurement.objective_s(objective)
+    return candidate.measurement.num_runs > 0 and candidate.measurement.objective_s(objective) < best_s
 
 
 def new_learner(policy: Policy, *, parameters: list[torch.nn.Parameter], seed: int) -> Learner:

@@ -20,7 +20,7 @@ from gdp.learn.advantage import History, Trials
 from gdp.learn.learner import Incumbent, Learner
 from gdp.measurement import Measurement, Status
 
-_FORMAT = 1
+_FORMAT = 2
 
 
 def save_snapshot(path: Path, learner: Learner, *, run: str, extra: Mapping[str, Any]) -> None:
@@ -37,14 +37,15 @@ def save_snapshot(path: Path, learner: Learner, *, run: str, extra: Mapping[str,
         "numpy_generator": learner.numpy_generator.bit_generator.state,
         "history": {name: dataclasses.asdict(history) for name, history in learner.history.items()},
         "incumbent": {name: _incumbent_document(best) for name, best in learner.incumbent.items()},
+        "found": {name: _incumbent_document(best) for name, best in learner.found.items()},
     }
     content = {
         "document": json.dumps(document),
         "policy": learner.policy.state_dict(),
         "optimizer": learner.optimizer.state_dict(),
         "torch_generator": learner.torch_generator.get_state(),
-        "incumbent_device": {name: torch.from_numpy(best.device.copy()) for name, best in learner.incumbent.items()},
-        "incumbent_group_device": {name: best.group_device for name, best in learner.incumbent.items()},
+        "incumbent": {name: _incumbent_tensors(best) for name, best in learner.incumbent.items()},
+        "found": {name: _incumbent_tensors(best) for name, best in learner.found.items()},
     }
     with replacing(path) as temporary:
         torch.save(content, temporary)
@@ -78,15 +79,8 @@ def restore_snapshot(path: Path, learner: Learner, *, run: str) -> dict[str, Any
     learner.history = {
         name: History(trials=Trials(**both["trials"]), valid=Trials(**both["valid"])) for name, both in document["history"].items()
     }
-    learner.incumbent = {
-        name: Incumbent(
-            device=content["incumbent_device"][name].numpy(),
-            group_device=content["incumbent_group_device"][name],
-            measurement=_measurement(best["measurement"]),
-            update=best["update"],
-        )
-        for name, best in document["incumbent"].items()
-    }
+    learner.incumbent = {name: _restored(best, content["incumbent"][name]) for name, best in document["incumbent"].items()}
+    learner.found = {name: _restored(best, content["found"][name]) for name, best in document["found"].items()}
     return dict(document["extra"])
 
 
@@ -109,6 +103,16 @@ def _incumbent_document(best: Incumbent) -> dict[str, Any]:
     fields = {field.name: getattr(best.measurement, field.name) for field in dataclasses.fields(Measurement) if field.name != "timeline"}
     measurement = {name: value.tolist() if isinstance(value, np.ndarray) else value for name, value in fields.items()}
     return {"update": best.update, "measurement": measurement}
+
+
+def _incumbent_tensors(best: Incumbent) -> tuple[torch.Tensor, torch.Tensor]:
+    return torch.from_numpy(best.device.copy()), best.group_device
+
+
+def _restored(document: Mapping[str, Any], tensors: tuple[torch.Tensor, torch.Tensor]) -> Incumbent:
+    device, group_device = tensors
+    measurement = _measurement(document["measurement"])
+    return Incumbent(device=device.numpy(), group_device=group_device, measurement=measurement, update=document["update"])
 
 
 def _measurement(document: dict[str, Any]) -> Measurement:

@@ -12,6 +12,7 @@ from gdp.baselines.metis import Metis
 from gdp.errors import InputError
 from gdp.learn.task import Task
 from gdp.measurement import Objective, Runtime
+from gdp.policy.placer import candidates
 from gdp.policy.policy import Policy
 
 CANNOT_RUN_RATIO = 10.0
@@ -67,8 +68,7 @@ class Validation:
         generator = torch.Generator().manual_seed(0)
         greedy_s, best_s = np.empty(len(self.tasks)), np.empty(len(self.tasks))
         for number, task in enumerate(self.tasks):
-            sampled = policy.sample(task.tensors, num_samples=self.num_samples, temperature=1.0, generator=generator).device[:, -1]
-            decided = torch.cat([policy.greedy(task.tensors)[None], sampled])
+            decided = candidates(policy, task.tensors, num_samples=self.num_samples + 1, generator=generator)
             seconds = self._seconds(task, task.grouping.expand(decided.cpu().numpy().astype(np.int32)))
             greedy_s[number], best_s[number] = seconds[0], seconds.min()
         metrics = {

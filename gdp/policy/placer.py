@@ -4,11 +4,13 @@ import dataclasses
 
 import numpy as np
 import torch
+from jaxtyping import Int64
 
 from gdp.capture.coarsening import coarsen
 from gdp.cluster import Cluster
 from gdp.errors import InputError
 from gdp.features.featurize import featurize
+from gdp.features.graph_tensors import GraphTensors
 from gdp.graph import Graph
 from gdp.measurement import Objective, Runtime
 from gdp.placement import Origin, Placement
@@ -16,6 +18,20 @@ from gdp.policy.policy import Policy
 
 MAX_GROUPS = 4096
 """Graphs with more groups than this are coarsened further before they are placed."""
+
+
+TEMPERATURES = (0.25, 0.5, 1.0)
+"""Samples are drawn at these temperatures in equal parts: sharp ones are better on average, flat ones differ more (docs/policy.md)."""
+
+
+def candidates(policy: Policy, x: GraphTensors, *, num_samples: int, generator: torch.Generator) -> Int64[torch.Tensor, "samples groups"]:
+    """`num_samples` placements of the groups: the likeliest one first, then samples at each of `TEMPERATURES`."""
+    found = [policy.greedy(x)[None]]
+    for number, temperature in enumerate(TEMPERATURES):
+        share = len(range(number, num_samples - 1, len(TEMPERATURES)))
+        if share:
+            found.append(policy.sample(x, num_samples=share, temperature=temperature, generator=generator).device[:, -1])
+    return torch.cat(found)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -47,12 +63,8 @@ class PolicyPlacer:
         """The best candidate; the first of equals, the likeliest one when none can run. Colocation groups stay together."""
         grouping = coarsen(graph, max_groups=self.max_groups)
         x = featurize(graph, cluster, grouping, self.policy.features).to(next(self.policy.parameters()).device)
-        candidates = self.policy.greedy(x)[None]
-        if self.num_samples > 1:
-            generator = torch.Generator().manual_seed(self.seed)
-            drawn = self.policy.sample(x, num_samples=self.num_samples - 1, temperature=1.0, generator=generator)
-            candidates = torch.cat([candidates, drawn.device[:, -1]])
-        device = grouping.expand(candidates.cpu().numpy().astype(np.int32))
+        decided = candidates(self.policy, x, num_samples=self.num_samples, generator=torch.Generator().manual_seed(self.seed))
+        device = grouping.expand(decided.cpu().numpy().astype(np.int32))
         best = 0
         if self.num_samples > 1:
             best = int(np.argmin(self.runtime.batch(graph, cluster, device).objective_s(self.objective)))

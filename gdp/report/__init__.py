@@ -1,6 +1,5 @@
 """Pictures of a run, on one self-contained page."""
 
-from gdp.report.data import Candidate as Candidate
 from gdp.report.data import Curve as Curve
 from gdp.report.data import Level as Level
 from gdp.report.data import Probe as Probe

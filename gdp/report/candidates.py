@@ -4,8 +4,9 @@ import math
 
 import numpy as np
 
+from gdp.candidate import Candidate
 from gdp.measurement import Measurement, Objective, Status
-from gdp.report.data import Candidate, Interval, Section, interval
+from gdp.report.data import Interval, Section, interval
 from gdp.report.markup import Markup, percent, shorten, tag, text
 from gdp.report.quantity import count, data_size, ratio, seconds
 

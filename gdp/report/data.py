@@ -6,24 +6,11 @@ from collections.abc import Mapping
 import numpy as np
 from jaxtyping import Float64, Int64
 
+from gdp.candidate import Candidate
 from gdp.cluster import Cluster
 from gdp.errors import InputError
 from gdp.graph import Graph
 from gdp.measurement import Measurement, Objective, Status
-from gdp.placement import Placement
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
-class Candidate:
-    """One placement that was considered."""
-
-    name: str
-    """unique in its section: `gdp-tiny`, `METIS`, `single cuda:0`."""
-    placement: Placement
-    predicted: Measurement
-    """from the simulator; with a timeline where the section draws it."""
-    measured: Measurement | None = None
-    """from the real devices, where it ran there."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)

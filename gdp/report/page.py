@@ -6,10 +6,11 @@ from pathlib import Path
 import numpy as np
 
 from gdp.atomic_file import write_text
+from gdp.candidate import Candidate
 from gdp.measurement import Measurement, Status, Timeline
 from gdp.report.candidates import candidates_chart, rank
 from gdp.report.curve import learning_chart
-from gdp.report.data import Candidate, ReportData, Section, interval
+from gdp.report.data import ReportData, Section, interval
 from gdp.report.markup import Markup, join, shorten, tag, text
 from gdp.report.memory import memory_chart
 from gdp.report.modules import modules_chart

@@ -1,7 +1,8 @@
 """The result of a run in one sentence, no better than the numbers allow."""
 
+from gdp.candidate import Candidate
 from gdp.measurement import Objective
-from gdp.report.data import Candidate, Interval, interval
+from gdp.report.data import Interval, interval
 from gdp.report.quantity import ratio
 
 

@@ -5,11 +5,12 @@ from pathlib import Path
 
 import numpy as np
 
+from gdp.candidate import Candidate
 from gdp.cluster import Cluster, preset
 from gdp.graph import Graph
 from gdp.measurement import Measurement
 from gdp.placement import Origin, Placement
-from gdp.report import Candidate, Curve, Level, Probe, ReportData, Section, verdict_sentence, write_report
+from gdp.report import Curve, Level, Probe, ReportData, Section, verdict_sentence, write_report
 from gdp.runtime.roofline import op_time_s
 from gdp.runtime.specification import simulate
 from gdp.workloads.synthetic import cells, unrolled_rnn

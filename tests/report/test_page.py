@@ -7,12 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from gdp.candidate import Candidate
 from gdp.cluster import preset
 from gdp.errors import InputError
 from gdp.graph import Graph
 from gdp.measurement import Status
 from gdp.placement import Origin, Placement
-from gdp.report import Candidate, ReportData, Section, verdict_sentence, write_report
+from gdp.report import ReportData, Section, verdict_sentence, write_report
 from gdp.report.page import page
 from gdp.report.scatter import pairs, rank_correlation
 from gdp.report.verdict import speedup

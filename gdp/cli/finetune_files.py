@@ -1,0 +1,89 @@
+"""What a fine-tuning leaves behind: placement.json, result.json, and its section of a report."""
+
+import json
+import math
+from pathlib import Path
+
+import gdp
+from gdp.atomic_file import write_text
+from gdp.candidate import Candidate
+from gdp.cli.report_data import section
+from gdp.learn.finetune import FinetuneResult
+from gdp.learn.task import Task
+from gdp.measurement import Measurement, Objective, Status
+from gdp.placement import write_placement
+from gdp.report import Curve, Section
+from gdp.runtime.verdict import Dispatch
+
+
+def write_result(folder: Path, task: Task, result: FinetuneResult, *, objective: Objective) -> None:
+    """Writes `placement.json` (docs/formats.md) and `result.json`: verdict, candidates, comparison with one device, curve."""
+    best = result.best
+    figures = {candidate.name: _figures(candidate) for candidate in result.candidates}
+    write_placement(
+        folder / "placement.json",
+        best.placement,
+        task.graph,
+        task.cluster,
+        gdp_version=gdp.__version__,
+        predicted=_times(best.predicted) | {"peak_memory_bytes": best.predicted.peak_memory_bytes.tolist()},
+        measured={} if best.measured is None else _times(best.measured) | {"num_runs": best.measured.num_runs},
+        baselines=figures,
+    )
+    document = {
+        "verdict": result.verdict,
+        "best": best.name,
+        "objective": objective,
+        "candidates": figures,
+        "against_one_device": None
+        if result.comparison is None
+        else {
+            "ratio": result.comparison.ratio,
+            "low": result.comparison.low,
+            "high": result.comparison.high,
+            "num_pairs": result.comparison.num_pairs,
+            "verdict": result.comparison.verdict,
+        },
+        "curve": {
+            "evaluations": result.evaluations.tolist(),
+            "best_s": [value if math.isfinite(value) else None for value in result.best_s.tolist()],
+            "mean_sampled_s": [value if math.isfinite(value) else None for value in result.mean_sampled_s.tolist()],
+        },
+    }
+    write_text(folder / "result.json", json.dumps(document, indent=1, allow_nan=False) + "\n")
+
+
+def finetune_section(title: str, task: Task, result: FinetuneResult, *, objective: Objective, dispatch: Dispatch) -> Section:
+    """The section of a report."""
+    curve = Curve(name="fine-tuning", evaluations=result.evaluations, best_s=result.best_s, mean_sampled_s=result.mean_sampled_s)
+    return section(
+        title,
+        task.graph,
+        task.cluster,
+        result.candidates,
+        num_groups=task.grouping.num_groups,
+        best=result.best.name,
+        reference=result.best.name if result.best_single is None else result.best_single.name,
+        verdict=result.verdict,
+        objective=objective,
+        curves=[curve],
+        dispatch=dispatch,
+    )
+
+
+def _figures(candidate: Candidate) -> dict[str, object]:
+    figures: dict[str, object] = {"status": candidate.judged.status.name.lower(), **_times(candidate.judged)}
+    if candidate.predicted.status == Status.OK:
+        figures["predicted_step_time_s"] = candidate.predicted.step_time_s
+    return figures
+
+
+def _times(measurement: Measurement) -> dict[str, float]:
+    if measurement.status != Status.OK:
+        return {}
+    return {
+        "step_time_s": measurement.step_time_s,
+        "step_time_low_s": measurement.step_time_low_s,
+        "step_time_high_s": measurement.step_time_high_s,
+        "bottleneck_s": measurement.bottleneck_s,
+    }
