@@ -3,7 +3,12 @@
 METIS sees an undirected graph: it balances seconds and minimises bytes cut, and knows neither order, nor latency, nor memory.
 """
 
+import ctypes
 import dataclasses
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import numpy as np
 import pymetis
@@ -39,10 +44,9 @@ class Metis:
     def __call__(self, graph: Graph, cluster: Cluster) -> Placement:
         grouping = coarsen(graph)
         problem = _Problem(graph, cluster, grouping)
-        device = grouping.expand(
-            problem.partition(seed=self.seed, imbalance=self.imbalance, num_parts=cluster.num_devices, recursive=False)
-        )
-        return Placement(device=device, origin=Origin(placer="metis", seed=self.seed))
+        with _silent():
+            parts = problem.partition(seed=self.seed, imbalance=self.imbalance, num_parts=cluster.num_devices, recursive=False)
+        return Placement(device=grouping.expand(parts), origin=Origin(placer="metis", seed=self.seed))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -81,17 +85,35 @@ def metis_partitions(graph: Graph, cluster: Cluster, *, count: int, seed: int) -
     grouping = coarsen(graph)
     problem = _Problem(graph, cluster, grouping)
     generator = np.random.default_rng(seed)
-    rows = [problem.partition(seed=seed, imbalance=_IMBALANCE, num_parts=cluster.num_devices, recursive=False)]
-    while len(rows) < count:
-        rows.append(
-            problem.partition(
-                seed=int(generator.integers(2**31)),
-                imbalance=float(np.exp(generator.uniform(np.log(0.001), 0.0))),
-                num_parts=int(generator.integers(min(2, cluster.num_devices), cluster.num_devices + 1)),
-                recursive=bool(generator.integers(2)),
+    with _silent():
+        rows = [problem.partition(seed=seed, imbalance=_IMBALANCE, num_parts=cluster.num_devices, recursive=False)]
+        while len(rows) < count:
+            rows.append(
+                problem.partition(
+                    seed=int(generator.integers(2**31)),
+                    imbalance=float(np.exp(generator.uniform(np.log(0.001), 0.0))),
+                    num_parts=int(generator.integers(min(2, cluster.num_devices), cluster.num_devices + 1)),
+                    recursive=bool(generator.integers(2)),
+                )
             )
-        )
     return grouping.expand(np.stack(rows))
+
+
+@contextmanager
+def _silent() -> Iterator[None]:
+    """Keeps METIS's complaints about parts that stay empty off the terminal: it writes them from C to the process's standard output."""
+    libc = ctypes.CDLL(None)
+    sys.stdout.flush()
+    libc.fflush(None)
+    kept, nowhere = os.dup(1), os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(nowhere, 1)
+        yield
+    finally:
+        libc.fflush(None)
+        os.dup2(kept, 1)
+        os.close(kept)
+        os.close(nowhere)
 
 
 class _Problem:
@@ -106,7 +128,8 @@ class _Problem:
         self.vertex_weight = np.rint(mean_s / max(float(mean_s.sum()), 1e-30) * _VERTEX_UNITS).astype(np.int32)
 
     def partition(self, *, seed: int, imbalance: float, num_parts: int, recursive: bool) -> Int32[np.ndarray, " groups"]:
-        if num_parts == 1 or self.num_groups == 1:
+        num_parts = min(num_parts, self.num_groups)
+        if num_parts == 1:
             return np.full(self.num_groups, int(self.speed.argmax()), np.int32)
         chosen = np.sort(np.argsort(-self.speed, kind="stable")[:num_parts])
         share = self.speed[chosen] / self.speed[chosen].sum()

@@ -26,7 +26,7 @@ from tests.learn.problems import learn_config, learner, task, two_chains, two_de
 def run(state: Learner, *, updates: int, snapshot: Path | None = None, pause_s: float = 0.0) -> list[dict[str, float]]:
     """Imitates for two steps, then learns up to `updates`; returns the untimed metrics of each update."""
     source = FixedTasks(tasks=[task(two_chains(), two_devices())])
-    warm_up = ImitationConfig(steps=2, search_evaluations=5, learning_rate=1e-2)
+    warm_up = ImitationConfig(steps=2, search_evaluations=5, learning_rate=1e-2, final_learning_rate=1e-2)
     for _ in imitate(state, source, Simulator(), config=warm_up, gradient_norm=1.0, objective="step_time", seed=0):
         if snapshot is not None:
             save_snapshot(snapshot, state, run="test", extra={"note": 1})
