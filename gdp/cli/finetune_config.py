@@ -27,17 +27,17 @@ class PyTorchConfig:
     kind: Literal["pytorch"]
     measured_per_update: int
     """placements of an update that really run."""
+    max_time_s: float
+    """seconds of timing that one placement may take, warming up left out; the final verdict takes a fixed number of steps instead."""
     timeout_s: float
     """bound on each answer of the worker process."""
     num_threads: int
     """of the simulator that screens."""
 
     def __post_init__(self) -> None:
-        if self.measured_per_update < 1 or not self.timeout_s > 0 or self.num_threads < 1:
-            raise InputError(
-                f"the pytorch runtime has measured_per_update {self.measured_per_update}, timeout_s {self.timeout_s} and num_threads {self.num_threads}; "
-                "all must be positive"
-            )
+        for name, value in dataclasses.asdict(self).items():
+            if name != "kind" and not value > 0:
+                raise InputError(f"runtime.{name} is {value}; it must be positive")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

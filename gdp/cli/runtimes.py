@@ -23,7 +23,7 @@ from gdp.runtime.journal import Journal
 from gdp.runtime.pytorch import PyTorchRuntime
 from gdp.runtime.screened import ScreenedRuntime
 from gdp.runtime.simulator import Simulator
-from gdp.runtime.timing import Comparison
+from gdp.runtime.timing import Comparison, Protocol
 
 JOURNAL = "journal.jsonl"
 PROFILE = "profile.json"
@@ -79,7 +79,8 @@ def open_judges(
         )
     with Journal(folder / JOURNAL) as journal:
         known = journal.best(model.graph, cluster, "step_time")
-        with PyTorchRuntime(model.program, model.example_inputs, timeout_s=config.timeout_s, incumbent=known) as runtime:
+        protocol = Protocol(max_warm_up=5, max_time_s=config.max_time_s)
+        with PyTorchRuntime(model.program, model.example_inputs, timeout_s=config.timeout_s, protocol=protocol, incumbent=known) as runtime:
             graph = _profiled(model.graph, cluster, runtime, folder / PROFILE)
             simulator = Simulator(dispatch="program_order", num_threads=config.num_threads)
             screened = ScreenedRuntime(

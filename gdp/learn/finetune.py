@@ -82,7 +82,7 @@ class FinetuneResult:
     evaluations: Int64[np.ndarray, " updates"]
     """evaluations spent after each update."""
     best_s: Float64[np.ndarray, " updates"]
-    """objective of the best placement known after each update, candidates included."""
+    """objective of the best placement that the policy has found after each update, the zero-shot one included."""
     mean_sampled_s: Float64[np.ndarray, " updates"]
     """mean objective of the valid placements of each update; infinite where none was valid."""
 
@@ -124,7 +124,7 @@ def finetune(
             learner.offer_own(task, _incumbent(task, candidate), objective=objective)
     for update in learn(learner, FixedTasks(tasks=(task,)), runtime, reward, config=config, objective=objective):
         learner.curve.append(
-            (learner.evaluations, _incumbent_s(learner, task, objective), update.metrics.get("train/sampled_ratio", np.inf))
+            (learner.evaluations, _own_best_s(learner, task, objective), update.metrics.get("train/sampled_ratio", np.inf))
         )
         watch(update)
     known = list(candidates)
@@ -236,6 +236,6 @@ def _incumbent(task: Task, candidate: Candidate) -> Incumbent:
     return Incumbent(device=device, group_device=torch.from_numpy(group_decisions(task, device)), measurement=candidate.judged, update=0)
 
 
-def _incumbent_s(learner: Learner, task: Task, objective: Objective) -> float:
-    best = learner.incumbent.get(task.name)
+def _own_best_s(learner: Learner, task: Task, objective: Objective) -> float:
+    best = learner.found.get(task.name)
     return np.inf if best is None else best.measurement.objective_s(objective)

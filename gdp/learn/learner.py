@@ -48,7 +48,7 @@ class Learner:
     found: dict[str, Incumbent] = dataclasses.field(default_factory=dict)
     """the best of those that the policy itself sampled, by task."""
     curve: list[tuple[float, float, float]] = dataclasses.field(default_factory=list)
-    """of fine-tuning: evaluations spent, seconds of the best placement known, mean sampled time over the reference; one entry an update."""
+    """of fine-tuning: evaluations spent, seconds of the best placement that the policy found, mean sampled time over the reference; one entry an update."""
 
     def offer(self, task: Task, candidate: Incumbent, *, objective: Objective) -> bool:
         """Makes `candidate` the task's incumbent if it ran and is faster; tells whether it is."""
