@@ -28,9 +28,12 @@ def candidates(graph: Graph, cluster: Cluster, placers: Mapping[str, Placer], *,
 
 
 def geometric_mean_ratio(answers: Sequence[Candidate], references: Sequence[Candidate], *, objective: Objective) -> float:
-    """Geometric mean over cells of a placer's time to the reference's; a cell in which either cannot run makes it infinite."""
+    """Geometric mean over cells of a placer's time to the reference's; a cell in which either cannot run makes it infinite; one that takes
+    no time, because its graph does no work, does not count."""
     assert len(answers) == len(references)
     if any(cell.judged.status != Status.OK for cell in (*answers, *references)):
         return float("inf")
-    ratios = [a.objective_s(objective) / b.objective_s(objective) for a, b in zip(answers, references, strict=True)]
-    return float(np.exp(np.mean(np.log(ratios))))
+    with np.errstate(divide="ignore"):
+        ours, theirs = (np.log([cell.objective_s(objective) for cell in cells]) for cells in (answers, references))
+    finite = np.isfinite(ours) & np.isfinite(theirs)
+    return float(np.exp((ours - theirs)[finite].mean())) if finite.any() else 1.0

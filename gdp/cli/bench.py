@@ -1,12 +1,17 @@
 """`gdp bench`: a placement timed for real, in turn with the best single device."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 
 from gdp.cli import machine, model
+from gdp.cli.table import milliseconds, status_text
+from gdp.measurement import Measurement
+
+if TYPE_CHECKING:
+    from gdp.runtime.timing import Comparison
 
 
 def bench(
@@ -19,7 +24,6 @@ def bench(
     import numpy as np
 
     from gdp.baselines.single_device import single_devices
-    from gdp.cli.table import milliseconds
     from gdp.errors import InputError
     from gdp.measurement import Status
     from gdp.placement import Origin, Placement, read_placement
@@ -35,16 +39,37 @@ def bench(
         alone = [Placement(device=row.copy(), origin=Origin(placer="single-device")) for row in single_devices(captured.graph, target)]
         measured = [runtime(captured.graph, target, one) for one in alone]
         fastest = int(np.argmin([one.step_time_s for one in measured]))
-        if measured[fastest].status != Status.OK:
-            raise InputError(f"{name} cannot run on any device alone: {measured[fastest].detail}")
-        compared = runtime.compare(captured.graph, target, candidate, alone[fastest], num_pairs=pairs)
+        compared, itself = None, None
+        if measured[fastest].status == Status.OK:
+            compared = runtime.compare(captured.graph, target, candidate, alone[fastest], num_pairs=pairs)
+        if compared is None:
+            itself = runtime(captured.graph, target, candidate)
     for device, one in zip(target.devices, measured, strict=True):
-        console.print(f"{device.name} alone: {milliseconds(one.step_time_s)} ms", markup=False)
-    console.print(
-        f"{placement} takes {compared.ratio:.3f} [{compared.low:.3f}, {compared.high:.3f}] of the time of {target.devices[fastest].name} alone "
-        f"(median and 95 % interval of {pairs} paired steps): {1 / compared.ratio:.2f} times as fast"
-        if compared.high < 1
-        else f"one device is best: {placement} takes {compared.ratio:.3f} [{compared.low:.3f}, {compared.high:.3f}] of the time of "
-        f"{target.devices[fastest].name} alone (median and 95 % interval of {pairs} paired steps)",
-        markup=False,
+        console.print(f"{device.name} alone: {_time(one)}", markup=False)
+    if itself is not None:
+        console.print(f"{placement}: {_time(itself)}", markup=False)
+    if compared is not None:
+        console.print(_sentence(str(placement), target.devices[fastest].name, compared), markup=False)
+
+
+def _time(measurement: Measurement) -> str:
+    if measurement.status != 0:
+        return f"{status_text(measurement.status)}: {measurement.detail}"
+    low, high = milliseconds(measurement.step_time_low_s), milliseconds(measurement.step_time_high_s)
+    return f"{milliseconds(measurement.step_time_s)} ms [{low}, {high}]"
+
+
+def _sentence(placement: str, device: str, compared: "Comparison") -> str:
+    figures = (
+        f"{placement} takes {compared.ratio:.3f} [{compared.low:.3f}, {compared.high:.3f}] of the time of {device} alone "
+        f"(median and 95 % interval of {compared.num_pairs} paired steps)"
     )
+    match compared.verdict:
+        case "faster":
+            return f"{figures}: {1 / compared.ratio:.2f} times as fast"
+        case "slower":
+            return f"one device is best: {figures}"
+        case "equal":
+            return f"no difference, so one device is enough: {figures}"
+        case "too_noisy":
+            return f"this machine is too noisy to tell: {figures}"

@@ -12,6 +12,7 @@ from gdp.measurement import Objective, Runtime, Status
 from gdp.placement import Placer
 
 ZERO_SHOT = "zero-shot"
+SINGLE = "single device"
 
 
 def simple_placers(*, runtime: Runtime, seed: int, objective: Objective) -> dict[str, Placer]:
@@ -22,7 +23,7 @@ def simple_placers(*, runtime: Runtime, seed: int, objective: Objective) -> dict
     from gdp.baselines.single_device import SingleDevice
 
     return {
-        "single device": SingleDevice(runtime=runtime, objective=objective),
+        SINGLE: SingleDevice(runtime=runtime, objective=objective),
         "contiguous": Contiguous(runtime=runtime, objective=objective),
         "metis": Metis(seed=seed),
         "list scheduling": ListScheduling(),

@@ -8,8 +8,8 @@ from rich.console import Console
 
 
 def demo(
-    out: Annotated[Path, typer.Option(help="folder for the runs and report.html; started anew")] = Path("runs/demo"),
-    seed: Annotated[int, typer.Option(min=0)] = 0,
+    out: Annotated[Path, typer.Option(help="folder for the two runs, which start anew, and report.html")] = Path("runs/demo"),
+    seed: Annotated[int, typer.Option(min=0, max=2**63 - 1)] = 0,
 ) -> None:
     """Capture two real models, place and fine-tune them, one with step times measured on this machine, and write one report."""
     import shutil
@@ -28,7 +28,9 @@ def demo(
 
     def step(name: str, experiment: str, model: Model) -> Finished:
         console.print(f"{name}: {model.graph.num_ops} ops from {model.graph.source}", markup=False)
-        folder = out / experiment.removeprefix("demo_")
+        folder = out / experiment
+        if (folder / "run_id").exists():
+            shutil.rmtree(folder)
         config = resolved(composed("finetune", [f"experiment={experiment}", f"run_dir={folder}", f"seed={seed}"]))
         finished = run(fill(FinetuneSettings, config, where=""), config, model, title=name)
         if isinstance(finished, int):
@@ -37,7 +39,6 @@ def demo(
         console.print(finished.verdict + "\n", markup=False)
         return finished
 
-    shutil.rmtree(out, ignore_errors=True)
     console.print("capturing Inception-V3's training step from Keras (half a minute) ...")
     inception = Model(graph=inception_v3_training(), program=None, example_inputs=())
     sections = [step("Inception-V3 training step, TensorFlow, simulated on 4 x P100", "demo_inception", inception).section]

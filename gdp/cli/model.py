@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from gdp.errors import InputError
 from gdp.graph import Graph
+from gdp.runtime.verdict import Dispatch
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
@@ -22,6 +23,11 @@ class Model:
     graph: Graph
     program: "ExportedProgram | None"
     example_inputs: tuple[Any, ...]
+
+    @property
+    def dispatch(self) -> Dispatch:
+        """How its devices choose what to run: a PyTorch program's queue keeps the program's order, TensorFlow's executor takes what is ready."""
+        return "ready_order" if self.program is None else "program_order"
 
 
 def resolve_model(text: str) -> Model:

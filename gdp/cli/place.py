@@ -10,6 +10,7 @@ from rich.console import Console
 import gdp
 from gdp.cli import machine, model
 from gdp.measurement import Objective
+from gdp.runtime.verdict import Dispatch
 
 
 def place(
@@ -19,6 +20,12 @@ def place(
     samples: Annotated[int, typer.Option(min=1, max=65536, help="placements the policy may simulate; 1 is its single best guess")] = 64,
     objective: Annotated[Objective, typer.Option(help="step_time, or bottleneck when steps are pipelined")] = "step_time",
     seed: Annotated[int, typer.Option(min=0)] = 0,
+    dispatch: Annotated[
+        Dispatch | None,
+        typer.Option(
+            help="which ready op a device takes; else program_order for a PyTorch program, which its queue keeps, and ready_order for other graphs"
+        ),
+    ] = None,
     out: Annotated[Path, typer.Option(help="folder for placement.json and report.html")] = Path("runs/place"),
     as_json: Annotated[bool, typer.Option("--json", help="print the result as JSON and nothing else")] = False,
 ) -> None:
@@ -39,15 +46,18 @@ def place(
     graph = captured.graph
     console.print(f"{graph.num_ops} ops from {graph.source}; {target.num_devices} devices in cluster {target.name}", markup=False)
     refuse_impossible_memory(graph, target)
-    runtime = Simulator()
+    runtime = Simulator(dispatch=captured.dispatch if dispatch is None else dispatch)
     placers = simple_placers(runtime=runtime, seed=seed, objective=objective)
     placers[ZERO_SHOT] = policy_placer(policy, runtime=runtime, num_samples=samples, seed=seed, objective=objective)
     found = candidates(graph, target, placers, runtime=runtime)
     refuse_when_nothing_runs(found, target)
     winner = best(found, objective=objective)
     console.print(candidates_table(name, found, best=winner.name, objective=objective))
-    reference = best_single(found, objective=objective) or winner
-    verdict = verdict_sentence(winner if winner.num_devices > 1 else reference, reference, objective)
+    single = best_single(found, objective=objective)
+    if single is None:
+        verdict = f"{winner.name} is best, on {winner.num_devices} devices; no single device can hold the program."
+    else:
+        verdict = verdict_sentence(winner if winner.num_devices > 1 else single, single, objective)
     predicted = {
         "step_time_s": winner.predicted.step_time_s,
         "bottleneck_s": winner.predicted.bottleneck_s,
@@ -70,7 +80,7 @@ def place(
         found,
         num_groups=coarsen(graph).num_groups,
         best=winner.name,
-        reference=reference.name,
+        reference=(single or winner).name,
         verdict=verdict,
         objective=objective,
         curves=(),

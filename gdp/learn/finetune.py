@@ -87,8 +87,8 @@ class FinetuneResult:
     """mean objective of the valid placements of each update; infinite where none was valid."""
 
 
-Compare = Callable[[Placement, Placement], Comparison]
-"""Times a placement in turn with another one, for a final verdict."""
+Compare = Callable[[Placement, Placement], Comparison | None]
+"""Times a placement in turn with another one, for a final verdict; `None` when one of them could not run to the end."""
 
 
 @runtime_checkable
@@ -219,11 +219,13 @@ def _choose(
     """
     winner = best_of(known, objective=objective)
     if compare is None or single is None or objective != "step_time":
-        return winner, None
+        return winner, None  # what is timed in turn is the step, so a bottleneck stays as it was measured
     ahead = [candidate for candidate in known if candidate.objective_s(objective) < single.objective_s(objective)]
     noisy: tuple[Candidate, Comparison] | None = None
     for finalist in sorted(ahead, key=lambda candidate: candidate.objective_s(objective))[:_FINALISTS]:
         comparison = compare(finalist.placement, single.placement)
+        if comparison is None:
+            continue
         if comparison.verdict == "faster":
             return finalist, comparison
         if comparison.verdict == "too_noisy" and noisy is None:
