@@ -2,7 +2,10 @@
 
 import json
 import math
+from collections.abc import Sequence
 from pathlib import Path
+
+import numpy as np
 
 import gdp
 from gdp.atomic_file import write_text
@@ -12,7 +15,9 @@ from gdp.learn.finetune import FinetuneResult
 from gdp.learn.task import Task
 from gdp.measurement import Measurement, Objective, Status
 from gdp.placement import write_placement
-from gdp.report import Curve, Section
+from gdp.report import Curve, Probe, Section
+from gdp.runtime.journal import Measured
+from gdp.runtime.simulator import Simulator
 from gdp.runtime.verdict import Dispatch
 
 
@@ -53,8 +58,10 @@ def write_result(folder: Path, task: Task, result: FinetuneResult, *, objective:
     write_text(folder / "result.json", json.dumps(document, indent=1, allow_nan=False) + "\n")
 
 
-def finetune_section(title: str, task: Task, result: FinetuneResult, *, objective: Objective, dispatch: Dispatch) -> Section:
-    """The section of a report."""
+def finetune_section(
+    title: str, task: Task, result: FinetuneResult, *, measured: Sequence[Measured], objective: Objective, dispatch: Dispatch
+) -> Section:
+    """The section of a report; `measured` are the placements that really ran, candidates among them."""
     curve = Curve(name="fine-tuning", evaluations=result.evaluations, best_s=result.best_s, mean_sampled_s=result.mean_sampled_s)
     return section(
         title,
@@ -67,8 +74,26 @@ def finetune_section(title: str, task: Task, result: FinetuneResult, *, objectiv
         verdict=result.verdict,
         objective=objective,
         curves=[curve],
+        probes=_probes(task, result, measured, dispatch=dispatch),
+        notes=[f"{len(measured)} placements really ran; the simulator screened the others with the op times measured here."]
+        if measured
+        else [],
         dispatch=dispatch,
     )
+
+
+def _probes(task: Task, result: FinetuneResult, measured: Sequence[Measured], *, dispatch: Dispatch) -> list[Probe]:
+    """Predicted and measured time of what ran beside the candidates."""
+    shown = {candidate.placement.device.tobytes() for candidate in result.candidates}
+    others = [one for one in measured if one.measurement.status == Status.OK and one.device.tobytes() not in shown]
+    if not others:
+        return []
+    predicted = Simulator(dispatch=dispatch).batch(task.graph, task.cluster, np.stack([one.device for one in others]))
+    return [
+        Probe(name=f"proposal {number + 1}", predicted_s=float(predicted.step_time_s[number]), measured_s=one.measurement.step_time_s)
+        for number, one in enumerate(others)
+        if predicted.status[number] == Status.OK
+    ]
 
 
 def _figures(candidate: Candidate) -> dict[str, object]:

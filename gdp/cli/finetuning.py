@@ -137,7 +137,8 @@ def run(settings: FinetuneSettings, config: dict[str, Any], model: Model | None,
             console.print(f"stopped after update {learner.update}; continue with\n  {how_to_continue('finetune.py', folder)}", markup=False)
             return 128 + stop()
         snapshot()
-    section = finetune_section(title, task, result, objective=objective, dispatch=judges.predictor.dispatch)
+    measured = [] if judges.screened is None else judges.screened.measured
+    section = finetune_section(title, task, result, measured=measured, objective=objective, dispatch=judges.predictor.dispatch)
     write_result(folder, task, result, objective=objective)
     write_page(folder / "report.html", title, [section])
     table = candidates_table(title, result.candidates, best=result.best.name, objective=objective)

@@ -84,6 +84,8 @@ def place(
         verdict=verdict,
         objective=objective,
         curves=(),
+        probes=(),
+        notes=(),
         dispatch=runtime.dispatch,
     )
     write_page(page, f"{name} on {target.name}", [shown])

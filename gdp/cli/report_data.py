@@ -15,7 +15,7 @@ from gdp.candidate import Candidate
 from gdp.cluster import Cluster
 from gdp.graph import Graph
 from gdp.measurement import Objective
-from gdp.report import Curve, Level, ReportData, Section, write_report
+from gdp.report import Curve, Level, Probe, ReportData, Section, write_report
 from gdp.runtime.simulator import Simulator
 from gdp.runtime.verdict import Dispatch
 
@@ -32,6 +32,8 @@ def section(
     verdict: str,
     objective: Objective,
     curves: Sequence[Curve],
+    probes: Sequence[Probe],
+    notes: Sequence[str],
     dispatch: Dispatch,
 ) -> Section:
     """A page's section. Timelines are simulated here: of `best`, of `reference`, and of the runner-up, which is drawn where one device wins."""
@@ -58,6 +60,8 @@ def section(
         verdict=verdict,
         curves=tuple(curves),
         levels=tuple(levels) if curves else (),
+        probes=tuple(probes),
+        notes=tuple(notes),
     )
 
 

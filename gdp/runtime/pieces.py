@@ -12,7 +12,6 @@ from collections.abc import Mapping
 
 import torch
 from torch import fx
-from torch.export.graph_signature import InputKind
 
 from gdp.errors import InputError
 
@@ -61,12 +60,6 @@ def random_ops(program: torch.export.ExportedProgram) -> list[str]:
         and torch.Tag.nondeterministic_seeded in node.target.tags
         and not _draws_nothing(node, node.target)
     ]
-
-
-def state_names(program: torch.export.ExportedProgram) -> dict[str, str]:
-    """FX placeholder name of each parameter, buffer and constant -> its name in the program's state."""
-    held = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
-    return {spec.arg.name: spec.target for spec in program.graph_signature.input_specs if spec.kind in held and spec.target is not None}
 
 
 def _draws_nothing(node: fx.Node, operator_: torch._ops.OpOverload) -> bool:

@@ -40,6 +40,11 @@ class ScreenedRuntime:
         return len(self._measured)
 
     @property
+    def measured(self) -> list[Measured]:
+        """All placements measured so far in this run, in order."""
+        return list(self._measured.values())
+
+    @property
     def best(self) -> Measured | None:
         """The best placement measured so far in this run; none when none could run."""
         return best_of(list(self._measured.values()), self._objective)
