@@ -33,4 +33,4 @@ def verdict_sentence(best: Candidate, reference: Candidate, objective: Objective
     if gain.low <= 1.0 <= gain.high:
         return f"No difference that can be told from noise: {best.name} is {ratio(gain.value)}{bounds} as fast as {reference.name} ({how})."
     faster = "faster than" if gain.value > 1 else "the speed of"
-    return f"{ratio(gain.value)}{bounds} {faster} the best single device, {reference.name} ({how})."
+    return f"{ratio(gain.value)}{bounds} {faster} the best single device ({how})."
