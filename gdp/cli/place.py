@@ -9,6 +9,7 @@ from rich.console import Console
 
 import gdp
 from gdp.cli import machine, model
+from gdp.errors import InputError
 from gdp.measurement import Objective
 from gdp.runtime.verdict import Dispatch
 
@@ -40,6 +41,8 @@ def place(
     from gdp.report import verdict_sentence
     from gdp.runtime.simulator import Simulator
 
+    if out.exists() and not out.is_dir():
+        raise InputError(f"--out names the file {out}; name a folder")
     console = Console(stderr=as_json, soft_wrap=True, highlight=False)
     target = machine.resolve_cluster(cluster)
     captured = model.resolve_model(name)

@@ -1,0 +1,220 @@
+"""The commands, as a user types them: what they write, and one sentence with exit code 2 for every mistake."""
+
+import csv
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as parquet
+import pytest
+import yaml
+
+from gdp.bundled import bundled
+from gdp.capture.parquet import read_graph, write_graphs
+from gdp.cli.main import main
+from gdp.cluster import preset, read_cluster
+from gdp.hub import save_checkpoint
+from gdp.hub.card import Card
+from gdp.placement import read_placement
+from gdp.policy.config import PolicyConfig
+from gdp.policy.policy import Policy
+from gdp.runtime.simulator import Simulator
+from gdp.workloads.synthetic import layered
+
+Gdp = Callable[..., tuple[int, str, str]]
+
+PROGRAM = """
+import torch
+from gdp.graph import Graph
+
+def build():
+    layers = [torch.nn.Linear(256, 256) for _ in range(4)]
+    return torch.nn.Sequential(*layers).to("meta"), (torch.empty(64, 256, device="meta"),)
+
+def nothing():
+    return None
+
+def broken():
+    raise RuntimeError("no weights here")
+"""
+
+
+@pytest.fixture
+def gdp(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Gdp:
+    """Runs the command in an empty folder and returns exit code, standard output and error."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["gdp", *arguments])
+        code = 0
+        try:
+            main()
+        except SystemExit as end:
+            code = int(end.code or 0)
+        out, err = capsys.readouterr()
+        return code, out, err
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def policy(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A new policy's checkpoint folder."""
+    import torch
+
+    from gdp.features.config import FeatureConfig
+
+    folder = tmp_path_factory.mktemp("policy") / "new"
+    config = PolicyConfig(hidden=16, heads=2, segment=32, feed_forward=16, head_width=8, context=8, attention_layers=1)
+    card = Card(name="new", summary="untrained", recipe="none", commit="none", corpus="none", seeds=(0,), results=(), limits="untrained")
+    save_checkpoint(folder, Policy(config, FeatureConfig(), generator=torch.Generator().manual_seed(0)), card=card)
+    return str(folder)
+
+
+@pytest.fixture
+def graph_file(tmp_path: Path) -> Path:
+    path = tmp_path / "graph.parquet"
+    write_graphs(path, [layered(np.random.default_rng(1), num_ops=40)])
+    return path
+
+
+def test_place_writes_the_best_candidate_and_a_report(gdp: Gdp, policy: str, graph_file: Path) -> None:
+    code, out, _ = gdp("place", str(graph_file), "--cluster", "p100x4", "--policy", policy, "--samples", "8", "--out", "run", "--json")
+    assert code == 0
+    summary = json.loads(out)
+    times = {name: figures["step_time_s"] for name, figures in summary["candidates"].items()}
+    assert set(times) == {"single device", "contiguous", "metis", "list scheduling", "zero-shot"}
+    assert times[summary["best"]] == min(times.values()) == summary["predicted"]["step_time_s"]
+    graph, cluster = read_graph(graph_file), preset("p100x4")
+    placement = read_placement(Path("run/placement.json"), graph, cluster)
+    assert Simulator()(graph, cluster, placement).step_time_s == min(times.values())
+    assert "<svg" in Path("run/report.html").read_text()
+
+
+def test_a_program_of_the_user_is_captured_and_its_placement_exported(gdp: Gdp, policy: str, tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(PROGRAM)
+    assert gdp("place", "mine.py:build", "--cluster", "p100x2", "--policy", policy, "--samples", "1", "--out", "run")[0] == 0
+    code, _, err = gdp("export", "run/placement.json", "mine.py:build", "--cluster", "p100x2", "--to", "csv", "--out", "p.csv")
+    assert code == 0, err
+    rows = list(csv.DictReader(Path("p.csv").read_text().splitlines()))
+    assert {row["node_name"] for row in rows} >= {"linear", "linear_1", "linear_2", "linear_3"}
+    code, _, err = gdp("export", "run/placement.json", "mine.py:build", "--cluster", "p100x2", "--to", "device_map", "--out", "map.json")
+    assert code == 0, err
+    assert json.loads(Path("map.json").read_text()) == {"": 0}
+
+
+def test_one_device_is_a_cluster(gdp: Gdp, policy: str, graph_file: Path) -> None:
+    document = {
+        "name": "one",
+        "devices": [{"name": "only", "kind": "x", "memory_bytes": 2**34, "flops_per_s": {"float32": 1e12}, "memory_bytes_per_s": 1e11}],
+    }
+    Path("one.yaml").write_text(yaml.safe_dump(document))
+    code, out, err = gdp("place", str(graph_file), "--cluster", "one.yaml", "--policy", policy, "--out", "run")
+    assert code == 0, err
+    assert "One device is best" in out
+    assert set(read_placement(Path("run/placement.json"), read_graph(graph_file), read_cluster(Path("one.yaml"))).device) == {0}
+
+
+def test_an_op_that_the_policy_never_saw_is_placed(gdp: Gdp, policy: str, graph_file: Path) -> None:
+    import dataclasses
+
+    graph = read_graph(graph_file)
+    write_graphs(graph_file, [dataclasses.replace(graph, op_type=("mycompany.secret_op",) * graph.num_ops)])
+    code, _, err = gdp("place", str(graph_file), "--cluster", "p100x2", "--policy", policy, "--out", "run")
+    assert code == 0, err
+
+
+def test_compare_writes_every_cell(gdp: Gdp, policy: str, graph_file: Path) -> None:
+    code, out, err = gdp(
+        "compare", "--workloads", str(graph_file), "--clusters", "p100x2,cpu-gpu", "--policy", policy, "--samples", "4", "--budget", "20",
+        "--out", "rows.json",
+    )  # fmt: skip
+    assert code == 0, err
+    document = json.loads(Path("rows.json").read_text())
+    cells = {(row["cluster"], row["placer"]): row for row in document["rows"]}
+    assert len(cells) == 2 * 8 and {"random", "metis many times", "local search", "zero-shot"} <= {placer for _, placer in cells}
+    assert cells["p100x2", "local search"]["evaluations"] == cells["p100x2", "metis many times"]["evaluations"] == 20
+    assert "geometric mean" in out
+
+
+def test_devices_writes_a_cluster_that_is_read_back(gdp: Gdp) -> None:
+    code, _, err = gdp("devices", "--cluster", "two-machines", "--out", "found.yaml")
+    assert code == 0, err
+    assert read_cluster(Path("found.yaml")).sha256 == preset("two-machines").sha256
+
+
+def _cyclic(path: Path) -> None:
+    table = parquet.read_table(path)
+    consumers = table.column("edge_consumer").to_pylist()[0]
+    index = table.schema.get_field_index("edge_consumer")
+    import pyarrow
+
+    changed = pyarrow.array([[0] * len(consumers)], table.schema.field(index).type)
+    parquet.write_table(table.set_column(index, table.schema.field(index), changed), path)
+
+
+def _with_nan(path: Path) -> None:
+    import pyarrow
+
+    table = parquet.read_table(path)
+    index = table.schema.get_field_index("flops")
+    values = table.column("flops").to_pylist()[0]
+    changed = pyarrow.array([[float("nan"), *values[1:]]], table.schema.field(index).type)
+    parquet.write_table(table.set_column(index, table.schema.field(index), changed), path)
+
+
+def _tiny_cluster() -> None:
+    document = yaml.safe_load((bundled("conf") / "cluster" / "p100x2.yaml").read_text())
+    for device in document["devices"]:
+        device["memory_bytes"] = 1000
+    Path("tiny.yaml").write_text(yaml.safe_dump(document))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["place", "nowhere.parquet", "--cluster", "p100x2"], "nowhere.parquet"),
+        (["place", "mine.py:missing", "--cluster", "p100x2"], "mine.py"),
+        (["place", "inceptoin-v3-training", "--cluster", "p100x2"], "did you mean 'inception-v3-training'"),
+        (["place", "graph.parquet", "--cluster", "p100x3"], "did you mean"),
+        (["place", "graph.parquet", "--cluster", "nowhere.yaml"], "nowhere.yaml"),
+        (["place", "graph.parquet", "--cluster", "p100x2", "--policy", "gdp-tyni"], "gdp-tyni"),
+        (["place", "graph.parquet", "--cluster", "tiny.yaml"], "GiB together"),
+        (["place", "cyclic.parquet", "--cluster", "p100x2"], "backwards"),
+        (["place", "nan.parquet", "--cluster", "p100x2"], "nan"),
+        (["place", "graph.parquet", "--cluster", "p100x2", "--out", "graph.parquet"], "graph.parquet"),
+        (["bench", "nowhere.json", "graph.parquet", "--cluster", "p100x2"], "program"),
+        (["export", "nowhere.json", "graph.parquet", "--cluster", "p100x2", "--to", "csv", "--out", "x.csv"], "nowhere.json"),
+        (["hub", "pull", "gdp-tyni"], "gdp-tyni"),
+    ],
+    ids=lambda value: " ".join(value[:3]) if isinstance(value, list) else None,
+)
+def test_a_mistake_is_one_sentence_and_exit_code_2(gdp: Gdp, policy: str, graph_file: Path, arguments: list[str], says: str) -> None:
+    for name, spoil in (("cyclic", _cyclic), ("nan", _with_nan)):
+        path = graph_file.with_name(f"{name}.parquet")
+        path.write_bytes(graph_file.read_bytes())
+        spoil(path)
+    _tiny_cluster()
+    before = set(Path(".").iterdir())
+    if arguments[0] == "place" and "--policy" not in arguments:
+        arguments = [*arguments, "--policy", policy]
+    code, out, err = gdp(*arguments)
+    assert code == 2, (out, err)
+    assert says in err and err.count("\n") == 1 and "Traceback" not in err
+    assert set(Path(".").iterdir()) == before, "nothing half-written"
+
+
+@pytest.mark.parametrize(("function", "says"), [("nothing", "must return"), ("broken", "no weights here")])
+def test_a_program_that_fails_is_named(gdp: Gdp, policy: str, tmp_path: Path, function: str, says: str) -> None:
+    (tmp_path / "mine.py").write_text(PROGRAM)
+    code, _, err = gdp("place", f"mine.py:{function}", "--cluster", "p100x2", "--policy", policy)
+    assert code == 2 and says in err and err.count("\n") == 1
+
+
+def test_debug_shows_the_traceback(gdp: Gdp) -> None:
+    from gdp.errors import InputError
+
+    with pytest.raises(InputError, match="nowhere.parquet"):
+        gdp("--debug", "place", "nowhere.parquet", "--cluster", "p100x2")
