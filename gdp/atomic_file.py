@@ -6,27 +6,40 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from gdp.errors import InputError
+
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
     """Yields a temporary path beside `path`; on success it is synced and renamed onto `path`, on failure removed.
 
-    A reader of `path` sees the old content or the new one, never a part, even when the process is killed.
+    A reader of `path` sees the old content or the new one, never a part, even when the process is killed. Raises `InputError` when the system refuses
+    to make, write or rename the file.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    os.close(descriptor)
-    temporary = Path(name)
+    with writing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor, name = tempfile.mkstemp(prefix=f".{path.name[:100]}.", dir=path.parent)
+        os.close(descriptor)
+        temporary = Path(name)
+        try:
+            yield temporary
+            with open(temporary, "rb") as file:
+                os.fsync(file.fileno())
+            umask = os.umask(0)
+            os.umask(umask)
+            temporary.chmod(0o666 & ~umask)
+            os.replace(temporary, path)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Whatever the system refuses while `path` is written becomes an `InputError`: no such folder, no permission, a full disk."""
     try:
-        yield temporary
-        with open(temporary, "rb") as file:
-            os.fsync(file.fileno())
-        umask = os.umask(0)
-        os.umask(umask)
-        temporary.chmod(0o666 & ~umask)
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
+        yield
+    except OSError as error:
+        raise InputError(f"cannot write {path}: {error.strerror or error}; name another folder, or free space") from error
 
 
 def write_text(path: Path, text: str) -> None:

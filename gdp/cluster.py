@@ -16,13 +16,18 @@ from jaxtyping import Float64, Int32
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from gdp.atomic_file import write_text
+from gdp.bounded_file import read_bounded
 from gdp.bundled import bundled
 from gdp.errors import InputError
+from gdp.plain_yaml import parse_yaml
 
 DTYPE_CLASSES = ("float64", "float32", "float16", "bfloat16", "int8")
 """The classes of arithmetic whose speed a device states. A class that it leaves out runs at its `float32` speed."""
 
 MAX_DEVICES = 64
+
+MAX_FILE_BYTES = 4 * 2**20
+"""The most bytes of a cluster file that are read; 64 devices with a link for each pair fit."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -143,7 +148,7 @@ _NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
 class _DeviceDocument(BaseModel):
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", strict=True)
 
     name: Annotated[str, Field(min_length=1, max_length=200)]
     kind: Annotated[str, Field(min_length=1, max_length=200)]
@@ -156,7 +161,7 @@ class _DeviceDocument(BaseModel):
 class _LinkDocument(BaseModel):
     """A link carries transfers in both directions, `from` -> `to` alone when `one_way`."""
 
-    model_config = ConfigDict(extra="forbid", populate_by_name=True)
+    model_config = ConfigDict(extra="forbid", strict=True, populate_by_name=True)
 
     source: Annotated[str, Field(alias="from")]
     destination: Annotated[str, Field(alias="to")]
@@ -167,7 +172,7 @@ class _LinkDocument(BaseModel):
 
 
 class _ClusterDocument(BaseModel):
-    model_config = ConfigDict(extra="forbid", populate_by_name=True)
+    model_config = ConfigDict(extra="forbid", strict=True, populate_by_name=True)
 
     format: Annotated[int, Field(alias="schema", ge=1, le=1)] = 1
     name: Annotated[str, Field(min_length=1, max_length=200)]
@@ -181,21 +186,23 @@ def read_cluster(path: Path) -> Cluster:
     Every ordered pair of devices needs exactly one link; links that name the same `channel` contend, a link without one has unlimited parallel transfers.
     Raises `InputError` when the file is missing or wrong.
     """
+    data = read_bounded(path, what="the cluster file", advice="name a YAML file or a preset", max_bytes=MAX_FILE_BYTES)
     try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"cannot read the cluster file {path}: {error}; name a YAML file or a preset") from error
+        raw = parse_yaml(data.decode("utf-8"))
+    except ValueError as error:
+        raise InputError(f"the cluster file {path} is not YAML: {error}; see docs/formats.md") from error
     try:
-        document = _ClusterDocument.model_validate(yaml.safe_load(text))
-    except (yaml.YAMLError, RecursionError) as error:
-        raise InputError(
-            f"the cluster file {path} is not YAML: {str(error).splitlines()[0] if str(error) else type(error).__name__}"
-        ) from error
+        document = _ClusterDocument.model_validate(raw)
     except ValidationError as error:
-        first = error.errors()[0]
+        first = error.errors(include_url=False)[0]
         place = ".".join(str(part) for part in first["loc"]) or "the top level"
-        raise InputError(f"the cluster file {path} is wrong at {place}: {first['msg']}; see docs/formats.md") from error
-    return _from_document(document, path)
+        text = first["type"] in ("float_type", "int_type") and isinstance(first["input"], str)
+        hint = f", and {first['input']!r} is text: write it without quotes, an exponent with its sign (1.2e+10)" if text else ""
+        raise InputError(f"the cluster file {path} is wrong at {place}: {first['msg']}{hint}; see docs/formats.md") from error
+    try:
+        return _from_document(document)
+    except InputError as error:
+        raise InputError(f"the cluster file {path} is wrong: {error}") from error
 
 
 def presets() -> tuple[str, ...]:
@@ -219,7 +226,7 @@ def write_cluster(path: Path, cluster: Cluster) -> None:
     write_text(path, yaml.safe_dump(_to_document(cluster), sort_keys=False, allow_unicode=True))
 
 
-def _from_document(document: _ClusterDocument, path: Path) -> Cluster:
+def _from_document(document: _ClusterDocument) -> Cluster:
     index = {device.name: number for number, device in enumerate(document.devices)}
     count = len(document.devices)
     bandwidth, latency = np.zeros((count, count)), np.zeros((count, count))
@@ -229,15 +236,13 @@ def _from_document(document: _ClusterDocument, path: Path) -> Cluster:
     for link in document.links:
         for end in (link.source, link.destination):
             if end not in index:
-                raise InputError(f"a link of the cluster file {path} names the device {end!r}; the devices are {', '.join(index)}")
+                raise InputError(f"a link names the device {end!r}; the devices are {', '.join(index)}")
         pairs = [(index[link.source], index[link.destination])]
         if not link.one_way:
             pairs.append((pairs[0][1], pairs[0][0]))
         for pair in pairs:
             if linked[pair]:
-                raise InputError(
-                    f"the cluster file {path} gives the pair {link.source} -> {link.destination} twice; give every ordered pair one link"
-                )
+                raise InputError(f"it gives the pair {link.source} -> {link.destination} twice; give every ordered pair one link")
             linked[pair] = True
             bandwidth[pair], latency[pair] = link.bandwidth_bytes_per_s, link.latency_s
             if link.channel is not None:
@@ -245,9 +250,7 @@ def _from_document(document: _ClusterDocument, path: Path) -> Cluster:
     if not linked.all():
         source, destination = (int(axis[0]) for axis in np.nonzero(~linked))
         names = list(index)
-        raise InputError(
-            f"the cluster file {path} has no link from {names[source]!r} to {names[destination]!r}; give every pair of devices one"
-        )
+        raise InputError(f"it has no link from {names[source]!r} to {names[destination]!r}; give every pair of devices one")
     return Cluster(
         name=document.name,
         devices=tuple(Device(**device.model_dump()) for device in document.devices),

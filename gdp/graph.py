@@ -24,6 +24,24 @@ MAX_BYTES = 2**60
 """No single byte count may exceed this, so that sums over a graph cannot overflow 64 bits unnoticed."""
 
 
+MAX_RANK = 64
+"""No tensor has more dimensions."""
+
+_STRINGS = ("op_type", "name", "module_path", "tensor_dtype")
+_ARRAYS = {
+    "flops": np.float64,
+    "accessed_bytes": np.int64,
+    "param_bytes": np.int64,
+    "temp_bytes": np.int64,
+    "phase": np.int8,
+    "colocation_group": np.int32,
+    "tensor_producer": np.int32,
+    "tensor_bytes": np.int64,
+    "edge_tensor": np.int32,
+    "edge_consumer": np.int32,
+}
+
+
 class Phase(IntEnum):
     """Which part of a step an op belongs to."""
 
@@ -117,6 +135,7 @@ class Graph:
         return dataclasses.replace(self, measured_time_s={**self.measured_time_s, **measured_time_s})
 
     def __post_init__(self) -> None:
+        self._check_types()
         if self.num_ops == 0:
             raise InputError(
                 f"the graph from {self.source!r} has no ops: there is nothing to place; capture a program that computes something"
@@ -131,6 +150,27 @@ class Graph:
         for seconds in self.measured_time_s.values():
             seconds.flags.writeable = False
         object.__setattr__(self, "measured_time_s", MappingProxyType(dict(self.measured_time_s)))
+
+    def _check_types(self) -> None:
+        if not isinstance(self.source, str):
+            raise InputError(f"the source of a graph is {self.source!r}; it must be text that says what the graph was captured from")
+        for field in _STRINGS:
+            values = getattr(self, field)
+            if not isinstance(values, tuple) or not all(isinstance(value, str) for value in values):
+                raise InputError(f"{field} of the graph from {self.source!r} must be a tuple of strings")
+        arrays = [(field, getattr(self, field), np.dtype(dtype)) for field, dtype in _ARRAYS.items()]
+        arrays += [(f"measured_time_s[{kind!r}]", seconds, np.dtype(np.float64)) for kind, seconds in self.measured_time_s.items()]
+        for field, values, dtype in arrays:
+            if not isinstance(values, np.ndarray) or values.ndim != 1 or values.dtype != dtype:
+                found = f"{values.ndim}-dimensional of {values.dtype}" if isinstance(values, np.ndarray) else f"a {type(values).__name__}"
+                raise InputError(
+                    f"{field} of the graph from {self.source!r} is {found}; it must be a one-dimensional numpy array of {dtype}"
+                )
+        shapes = self.tensor_shape
+        if not isinstance(shapes, tuple) or not all(isinstance(shape, tuple) and _is_shape(shape) for shape in shapes):
+            raise InputError(
+                f"tensor_shape of the graph from {self.source!r} must be a tuple of shapes: tuples of at most {MAX_RANK} ints from -1 (unknown) to 2**60"
+            )
 
     def _check_lengths(self) -> None:
         for kind, count, fields in (
@@ -168,6 +208,12 @@ class Graph:
             raise InputError(
                 f"tensor {tensor} of the graph from {self.source!r} has {self.tensor_bytes[tensor]} bytes; the size must be from 0 to 2**60"
             )
+        sizes = self.tensor_bytes
+        for tensor, dtype in enumerate(self.tensor_dtype):
+            if dtype == CONTROL and sizes[tensor]:
+                raise InputError(
+                    f"tensor {tensor} of the graph from {self.source!r} is a control dependency of {sizes[tensor]} bytes; it carries no data: make them 0"
+                )
         if not np.isin(self.phase, list(Phase)).all():
             raise InputError(
                 f"the graph from {self.source!r} has a phase that is none of {[int(p) for p in Phase]}; use the values of gdp.graph.Phase"
@@ -176,6 +222,8 @@ class Graph:
             raise InputError(
                 f"the graph from {self.source!r} has a colocation group below {self.NO_GROUP}; number groups from 0, or use {self.NO_GROUP} for none"
             )
+        if "" in self.name:
+            raise InputError(f"op number {self.name.index('')} of the graph from {self.source!r} has no name; give every op its own")
         if len(set(self.name)) != self.num_ops:
             twice, _ = Counter(self.name).most_common(1)[0]
             raise InputError(f"two ops of the graph from {self.source!r} are both named {twice!r}; give every op its own name")
@@ -201,3 +249,7 @@ class Graph:
                 f"the edge from op {self.name[producer]!r} (number {producer}) to op {self.name[consumer]!r} (number {consumer}) in the graph from {self.source!r} "
                 "goes backwards: ops must stand in topological order, and a cyclic graph cannot be placed; break the cycle or sort the ops"
             )
+
+
+def _is_shape(shape: tuple[object, ...]) -> bool:
+    return len(shape) <= MAX_RANK and all(isinstance(extent, int) and -1 <= extent <= MAX_BYTES for extent in shape)

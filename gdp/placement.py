@@ -2,6 +2,8 @@
 
 import dataclasses
 import json
+import math
+from collections import Counter
 from pathlib import Path
 from typing import Annotated, Any, Literal, Protocol, runtime_checkable
 
@@ -10,9 +12,13 @@ from jaxtyping import Int32
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from gdp.atomic_file import write_text
+from gdp.bounded_file import read_bounded
 from gdp.cluster import MAX_DEVICES, Cluster
 from gdp.errors import InputError
 from gdp.graph import Graph
+
+MAX_FILE_BYTES = 2**29
+"""The most bytes of a placement file that are read."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -54,7 +60,7 @@ class Placer(Protocol):
 
 
 class _GraphDocument(BaseModel):
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", strict=True)
 
     sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
     source: str
@@ -62,7 +68,7 @@ class _GraphDocument(BaseModel):
 
 
 class _DeviceDocument(BaseModel):
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", strict=True)
 
     id: Annotated[int, Field(ge=0)]
     name: str
@@ -71,17 +77,17 @@ class _DeviceDocument(BaseModel):
 
 
 class _OriginDocument(BaseModel):
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", strict=True)
 
     placer: str
     policy: str | None = None
     revision: str | None = None
-    seed: int | None = None
+    seed: Annotated[int, Field(ge=0)] | None = None
     evaluations: Annotated[int, Field(ge=0)] = 0
 
 
 class _PlacementDocument(BaseModel):
-    model_config = ConfigDict(extra="forbid", populate_by_name=True)
+    model_config = ConfigDict(extra="forbid", strict=True, populate_by_name=True)
 
     format: Annotated[Literal[1], Field(alias="schema")]
     gdp_version: str
@@ -128,12 +134,15 @@ def read_placement(path: Path, graph: Graph, cluster: Cluster) -> Placement:
 
     Raises `InputError` when the file is missing or wrong, when it was written for another graph, or when its devices are not those of the cluster.
     """
+    data = read_bounded(path, what="the placement file", advice="`gdp place` writes one", max_bytes=MAX_FILE_BYTES)
     try:
-        document = _PlacementDocument.model_validate_json(path.read_bytes())
-    except OSError as error:
-        raise InputError(f"cannot read the placement file {path}: {error}; `gdp place` writes one") from error
+        raw = json.loads(data, object_pairs_hook=_without_repetition, parse_constant=_finite, parse_float=_finite)
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"the placement file {path} is not JSON as `gdp place` writes it: {error}; see docs/formats.md") from error
+    try:
+        document = _PlacementDocument.model_validate(raw)
     except ValidationError as error:
-        first = error.errors()[0]
+        first = error.errors(include_url=False)[0]
         place = ".".join(str(part) for part in first["loc"]) or "the top level"
         raise InputError(f"the placement file {path} is wrong at {place}: {first['msg']}; see docs/formats.md") from error
     if document.graph.sha256 != graph.sha256:
@@ -141,11 +150,22 @@ def read_placement(path: Path, graph: Graph, cluster: Cluster) -> Placement:
             f"the placement file {path} was made for the graph {document.graph.sha256[:12]} ({document.graph.source}), "
             f"not for {graph.sha256[:12]} ({graph.source}); place this graph anew"
         )
+    if document.graph.num_ops != graph.num_ops:
+        raise InputError(
+            f"the placement file {path} says {document.graph.num_ops} ops of a graph of {graph.num_ops}; place this graph anew"
+        )
     names = [device.name for device in document.devices]
     if names != [device.name for device in cluster.devices]:
         raise InputError(
             f"the placement file {path} is for the devices {names}, but cluster {cluster.name!r} has {[device.name for device in cluster.devices]}"
         )
+    for number, (device_then, device_now) in enumerate(zip(document.devices, cluster.devices, strict=True)):
+        then = (device_then.id, device_then.kind, device_then.memory_bytes)
+        if then != (number, device_now.kind, device_now.memory_bytes):
+            raise InputError(
+                f"the placement file {path} has the device {device_then.name!r} as id {then[0]}, kind {then[1]!r}, memory_bytes {then[2]}, "
+                f"but in cluster {cluster.name!r} it is id {number}, kind {device_now.kind!r}, memory_bytes {device_now.memory_bytes}; place the graph anew"
+            )
     missing = [name for name in graph.name if name not in document.assignment]
     if missing or len(document.assignment) != graph.num_ops:
         detail = f"misses op {missing[0]!r}" if missing else "names ops that the graph has not"
@@ -156,3 +176,18 @@ def read_placement(path: Path, graph: Graph, cluster: Cluster) -> Placement:
             f"the placement file {path} places op {graph.name[int(device.argmax())]!r} on device {int(device.max())}, but there are {cluster.num_devices}"
         )
     return Placement(device=device.astype(np.int32), origin=Origin(**document.origin.model_dump()))
+
+
+def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        twice, _ = Counter(name for name, _ in pairs).most_common(1)[0]
+        raise ValueError(f"the key {twice!r} is there twice")
+    return found
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(f"{text[:40]} is no finite number")
+    return value

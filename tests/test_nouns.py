@@ -3,6 +3,7 @@
 import copy
 import dataclasses
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,10 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from gdp.atomic_file import replacing, write_text
+from gdp.bounded_file import read_bounded
 from gdp.bundled import bundled
-from gdp.cluster import Cluster, Device, preset, presets, read_cluster, write_cluster
+from gdp.cluster import MAX_DEVICES, MAX_FILE_BYTES, Cluster, Device, preset, presets, read_cluster, write_cluster
 from gdp.errors import InputError
 from gdp.graph import MAX_BYTES, Graph
 from gdp.measurement import Measurement, Status, stack
@@ -332,3 +335,165 @@ def test_the_cluster_in_the_format_s_description_is_one(tmp_path: Path) -> None:
     path = tmp_path / "cluster.yaml"
     path.write_text(text.split("```yaml\n")[1].split("```")[0])
     assert read_cluster(path).num_channels == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"flops": np.ones((4, 2))}, "flops .* is 2-dimensional of float64"),
+        ({"edge_tensor": GRAPH.edge_tensor.astype(np.float64)}, "edge_tensor .* is 1-dimensional of float64; .* int32"),
+        ({"edge_consumer": GRAPH.edge_consumer.tolist()}, "edge_consumer .* is a list"),
+        ({"op_type": 1}, "op_type .* must be a tuple of strings"),
+        ({"op_type": None}, "op_type .* must be a tuple of strings"),
+        ({"name": ("a", "b", "c", 3)}, "name .* must be a tuple of strings"),
+        ({"name": ("a", "", "c", "d")}, "op number 1 .* has no name"),
+        ({"source": None}, "source of a graph is None"),
+        ({"tensor_shape": ((1,) * 5000, *GRAPH.tensor_shape[1:])}, "at most 64 ints"),
+        ({"tensor_shape": ((1.5,), *GRAPH.tensor_shape[1:])}, "at most 64 ints"),
+        ({"tensor_dtype": ("control",) * 4, "tensor_bytes": changed("tensor_bytes", 2, 8)}, "control dependency of [0-9]+ bytes"),
+        ({"measured_time_s": {"unit": np.ones(4, np.float32)}}, r"measured_time_s\['unit'\] .* of float32"),
+    ],
+)
+def test_a_graph_of_wrong_types_is_refused(change: dict[str, Any], message: str) -> None:
+    graph = object.__new__(Graph)  # the constructor of a test run refuses these types by itself, a user's does not
+    for field in dataclasses.fields(Graph):
+        object.__setattr__(graph, field.name, change.get(field.name, getattr(GRAPH, field.name)))
+    with pytest.raises(InputError, match=message):
+        graph.__post_init__()
+
+
+def test_what_a_message_quotes_is_made_harmless() -> None:
+    assert str(InputError("\x1b[31m\x00 \u202e \udcff é 図")) == "\\x1b[31m\\x00 \\u202e \\udcff é 図"
+    assert str(InputError("one,\n   two")) == "one, two"
+    assert len(str(InputError("x" * 10**6 + " y; mend it"))) < 500
+    assert len(str(InputError("x " * 10**6 + "; mend it"))) < 4100
+    assert str(InputError("x " * 10**6 + "; mend it")).endswith("; mend it")
+    assert str(InputError("x" * 400)) == "x" * 400
+
+
+@pytest.mark.parametrize("name", ["pipe", "endless", "folder", "missing"])
+def test_only_regular_files_are_read(name: str, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "endless").symlink_to("/dev/zero")
+    (tmp_path / "folder").mkdir()
+    message = "cannot read" if name in ("folder", "missing") else "is not a regular file"
+    with pytest.raises(InputError, match=message):
+        read_cluster(tmp_path / name)
+    with pytest.raises(InputError, match=message):
+        read_placement(tmp_path / name, GRAPH, CLUSTER)
+
+
+def test_a_file_is_read_up_to_its_bound(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"1234")
+    assert read_bounded(path, what="the file", advice="name another", max_bytes=4) == b"1234"
+    with pytest.raises(InputError, match="has 4 bytes; at most 3"):
+        read_bounded(path, what="the file", advice="name another", max_bytes=3)
+    with pytest.raises(InputError, match="cannot read the file .*null byte; name another"):
+        read_bounded(Path("a\0b"), what="the file", advice="name another", max_bytes=3)
+
+
+BOMB = "\n".join(["a0: &a0 {k: 1}", *(f"a{n}: &a{n} {{<<: [{', '.join([f'*a{n - 1}'] * 9)}]}}" for n in range(1, 11))])
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (BOMB, "merge keys make over"),
+        ("name: 2001-99-99", "is not YAML"),
+        (f"name: {'9' * 5000}", "is not YAML"),
+        ("name: a\nname: b", r"key 'name' is there twice \(line 2\)"),
+        ("a: &a {b: 1}\nc: {<<: *a, b: 2, b: 3}", "key 'b' is there twice"),
+        ("!!python/object/apply:os.system [true]", "could not determine a constructor"),
+        ("[" * 5000, "is not YAML"),
+        ("\xff", "wrong at the top level"),
+        ("#" * (4 * 2**20 + 1), "at most 4194304 are read"),
+    ],
+    ids=lambda text: text[:12],
+)
+def test_a_hostile_cluster_file_is_refused(text: str, message: str, tmp_path: Path) -> None:
+    path = tmp_path / "cluster.yaml"
+    path.write_text(text)
+    with pytest.raises(InputError, match=message):
+        read_cluster(path)
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "message"),
+    [
+        (("links", 0, "latency_s"), True, "links.0.latency_s"),
+        (("links", 0, "latency_s"), "100", "'100' is text: write it without quotes"),
+        (("devices", 0, "memory_bytes"), "100", "devices.0.memory_bytes"),
+        (("devices", 0, "memory_bytes_per_s"), "1.2e10", r"an exponent with its sign \(1.2e\+10\)"),
+        (("links", 0, "one_way"), "yes", "links.0.one_way"),
+        (("devices", 0, "flops_per_s"), {}, "cluster.yaml is wrong: device 'cpu' must state flops_per_s"),
+    ],
+)
+def test_a_cluster_file_means_what_it_says(place: tuple[Any, ...], value: Any, message: str, tmp_path: Path) -> None:
+    test_a_wrong_cluster_file_is_refused(place, value, message, tmp_path)
+
+
+def test_anchors_and_merge_keys_are_plain_yaml(tmp_path: Path) -> None:
+    path = tmp_path / "cluster.yaml"
+    device = "kind: k, memory_bytes: 1, flops_per_s: {float32: 1.2e+10}, memory_bytes_per_s: 1, op_overhead_s: 0"
+    link = "{from: a, to: b, bandwidth_bytes_per_s: 1, latency_s: 0}"
+    path.write_text(f"name: n\ndevices:\n- &a {{name: a, {device}}}\n- {{<<: *a, name: b}}\n- {{<<: *a, name: c}}\nlinks:\n- &l {link}\n"
+                    "- {<<: *l, to: c}\n- {<<: *l, from: c}\n")  # fmt: skip
+    assert [device.name for device in read_cluster(path).devices] == ["a", "b", "c"]
+
+
+def test_the_largest_cluster_that_is_written_is_read(tmp_path: Path) -> None:
+    count = MAX_DEVICES
+    cluster = Cluster(
+        name="large",
+        devices=tuple(dataclasses.replace(DEVICE, name=f"{number:064}") for number in range(count)),
+        bandwidth_bytes_per_s=np.full((count, count), 1.2345678e10),
+        latency_s=np.full((count, count), 1.2345e-5),
+        channel=np.zeros((count, count), np.int32),
+        channel_name=("c" * 64,),
+    )
+    write_cluster(tmp_path / "cluster.yaml", cluster)
+    assert (tmp_path / "cluster.yaml").stat().st_size < MAX_FILE_BYTES
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "message"),
+    [
+        (("assignment", "op0"), "1", "assignment.op0"),
+        (("assignment", "op0"), True, "assignment.op0"),
+        (("graph", "num_ops"), 3, "says 3 ops of a graph of 4"),
+        (("devices", 0, "id"), 1, "as id 1"),
+        (("devices", 0, "kind"), "other", "kind 'other'"),
+        (("devices", 0, "memory_bytes"), 7, "memory_bytes 7"),
+        (("origin", "seed"), -5, "origin.seed"),
+        (("predicted", "step_time_s"), float("nan"), "NaN is no finite number"),
+    ],
+)
+def test_a_placement_file_means_what_it_says(place: tuple[Any, ...], value: Any, message: str, tmp_path: Path) -> None:
+    test_a_wrong_placement_file_is_refused(place, value, message, tmp_path)
+
+
+def test_a_placement_file_with_a_key_twice_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "placement.json"
+    written(path, Placement(device=np.zeros(4, np.int32), origin=Origin(placer="user")), GRAPH, CLUSTER)
+    text = path.read_text()
+    for change, message in (
+        (('"op0": 0', '"op0": 0, "op0": 1'), "key 'op0' is there twice"),
+        (('"step_time_s": 1.0', '"a": 1e999'), "finite"),
+    ):
+        path.write_text(text.replace(*change))
+        with pytest.raises(InputError, match=message):
+            read_placement(path, GRAPH, CLUSTER)
+
+
+def test_what_cannot_be_written_is_told(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    (tmp_path / "folder" / "inner").mkdir(parents=True)
+    for path in (tmp_path / "file" / "x", tmp_path / "folder", Path("/proc/x/y"), tmp_path / ("n" * 300)):
+        with pytest.raises(InputError, match="cannot write .*; name another folder, or free space"):
+            write_text(path, "text")
+    with pytest.raises(InputError, match="No space left on device"), replacing(tmp_path / "full") as temporary:
+        temporary.unlink()
+        temporary.symlink_to("/dev/full")
+        temporary.write_text("text")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "folder"]

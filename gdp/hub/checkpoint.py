@@ -9,7 +9,6 @@ import hashlib
 import json
 import os
 import shutil
-import stat
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -23,6 +22,8 @@ from safetensors.torch import save as save_safetensors
 from torch import Tensor
 
 import gdp
+from gdp.atomic_file import writing
+from gdp.bounded_file import read_bounded
 from gdp.errors import InputError
 from gdp.features.config import FeatureConfig
 from gdp.hub.card import Card, WeightsFacts, to_markdown
@@ -100,7 +101,7 @@ def load_checkpoint(folder: Path) -> Policy:
     Raises `InputError`, which names what is wrong and what to do, for everything that is missing, unknown, oversize, damaged or not a number.
     """
     config = read_config(folder)
-    data = _read(folder / WEIGHTS, limit=MAX_WEIGHTS_BYTES)
+    data = _read(folder / WEIGHTS, max_bytes=MAX_WEIGHTS_BYTES)
     digest = hashlib.sha256(data).hexdigest()
     if digest != config.facts.weights_sha256 or len(data) != config.facts.weights_bytes:
         raise InputError(
@@ -109,10 +110,10 @@ def load_checkpoint(folder: Path) -> Policy:
         )
     try:
         state = load_safetensors(data)
-    except (SafetensorError, KeyError) as error:
+    except (SafetensorError, KeyError, ValueError, TypeError, RuntimeError, ArithmeticError) as error:
         raise InputError(f"{folder / WEIGHTS} is not a safetensors file ({error}); fetch the checkpoint again") from error
-    _check_weights(state, str(folder / WEIGHTS))
     _check_shapes(state, config, folder)
+    _check_weights(state, str(folder / WEIGHTS))
     policy = _build(config)
     policy.load_state_dict(state, strict=True)
     return policy.eval()
@@ -121,7 +122,7 @@ def load_checkpoint(folder: Path) -> Policy:
 def read_config(folder: Path) -> CheckpointConfig:
     """Reads and checks `config.json` alone. Raises `InputError` as `load_checkpoint` does."""
     path = folder / CONFIG
-    data = _read(path, limit=MAX_CONFIG_BYTES)
+    data = _read(path, max_bytes=MAX_CONFIG_BYTES)
     try:
         raw = json.loads(data)
     except (ValueError, RecursionError) as error:
@@ -144,7 +145,7 @@ def read_config(folder: Path) -> CheckpointConfig:
         ) from error
     values = document.model_dump(by_alias=False)
     facts = WeightsFacts(**{field.name: values[field.name] for field in dataclasses.fields(WeightsFacts)})
-    _check_sizes(values["policy"], path)
+    _check_sizes(values["policy"] | values["features"], path)
     try:
         policy, features = PolicyConfig(**values["policy"]), FeatureConfig(**values["features"])
     except InputError as error:
@@ -175,12 +176,12 @@ def _document() -> type[BaseModel]:
     return create_model("CheckpointDocument", __config__=strict, **fields)
 
 
-def _check_sizes(policy: Mapping[str, Any], path: Path) -> None:
+def _check_sizes(sizes: Mapping[str, Any], path: Path) -> None:
     """So that nothing large is built before the weights have shown that it is right."""
-    for name, value in policy.items():
+    for name, value in sizes.items():
         limit = MAX_LAYERS if "layers" in name or name == "passes" else MAX_SIZE
         if isinstance(value, int) and value > limit:
-            raise InputError(f"{path} has {name} {value} in the policy; at most {limit} is read")
+            raise InputError(f"{path} has {name} {value}; at most {limit} is read")
 
 
 def _build(config: CheckpointConfig) -> Policy:
@@ -224,21 +225,8 @@ def _check_weights(state: Mapping[str, Tensor], where: str) -> None:
             )
 
 
-def _read(path: Path, *, limit: int) -> bytes:
-    """A regular file of at most `limit` bytes. A link is followed (the Hub's cache is made of them); what it leads to is held to the same rule."""
-    try:
-        status = path.stat()
-        if not stat.S_ISREG(status.st_mode):
-            raise InputError(f"{path} is not a regular file; a checkpoint consists of plain files")
-        if status.st_size > limit:
-            raise InputError(f"{path} has {status.st_size} bytes; at most {limit} are read")
-        with open(path, "rb") as file:
-            data = file.read(limit + 1)
-    except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror or error}; a checkpoint folder holds {CONFIG} and {WEIGHTS}") from error
-    if len(data) > limit:
-        raise InputError(f"{path} grew beyond {limit} bytes while it was read")
-    return data
+def _read(path: Path, *, max_bytes: int) -> bytes:
+    return read_bounded(path, what="the file", advice=f"a checkpoint folder holds {CONFIG} and {WEIGHTS}", max_bytes=max_bytes)
 
 
 def _json(document: Mapping[str, Any]) -> bytes:
@@ -246,22 +234,23 @@ def _json(document: Mapping[str, Any]) -> bytes:
 
 
 def _write_folder(folder: Path, contents: Mapping[str, bytes]) -> None:
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
-    try:
-        for name, data in contents.items():
-            with open(temporary / name, "wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-        umask = os.umask(0)
-        os.umask(umask)
-        temporary.chmod(0o777 & ~umask)
-        old = folder.with_name(f"{folder.name}.old")
-        if folder.exists():
+    with writing(folder):
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+        try:
+            for name, data in contents.items():
+                with open(temporary / name, "wb") as file:
+                    file.write(data)
+                    file.flush()
+                    os.fsync(file.fileno())
+            umask = os.umask(0)
+            os.umask(umask)
+            temporary.chmod(0o777 & ~umask)
+            old = folder.with_name(f"{folder.name}.old")
+            if folder.exists():
+                shutil.rmtree(old, ignore_errors=True)
+                folder.rename(old)
+            temporary.rename(folder)
             shutil.rmtree(old, ignore_errors=True)
-            folder.rename(old)
-        temporary.rename(folder)
-        shutil.rmtree(old, ignore_errors=True)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)

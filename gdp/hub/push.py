@@ -40,10 +40,15 @@ def push(folder: Path, repository: str, *, private: bool = False, create_pr: boo
         )
     except LocalTokenNotFoundError as error:
         raise InputError("you are not logged in to the Hugging Face Hub; run `hf auth login`, or set HF_TOKEN") from error
-    except (HfHubHTTPError, HFValidationError, OSError) as error:
+    except (HfHubHTTPError, HFValidationError) as error:
         reason = str(error).splitlines()[0] if str(error) else repr(error)
         raise InputError(
             f"the Hugging Face Hub refused {repository}: {reason}; log in with `hf auth login` as someone who may write there"
+        ) from error
+    except Exception as error:  # the Hub's library passes on what its transport raises, of a type that changes from version to version
+        reason = str(error).splitlines()[0] if str(error) else repr(error)
+        raise InputError(
+            f"{repository} cannot be sent, because the Hugging Face Hub cannot be reached: {reason}; try again when connected"
         ) from error
     where = commit.pr_url if create_pr and commit.pr_url else f"{repository} at revision {commit.oid}"
     return f"sent {sent} to {where}"

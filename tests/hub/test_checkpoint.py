@@ -4,6 +4,7 @@ import hashlib
 import json
 import math
 import os
+import resource
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -75,6 +76,7 @@ REFUSED_CONFIGS: dict[str, tuple[Callable[[dict[str, Any]], None], str]] = {
     "text for a number": (lambda d: d["policy"].update(hidden="16"), "wrong at policy.hidden"),
     "huge": (lambda d: d["policy"].update(hidden=2**40), "hidden 1099511627776"),
     "deep": (lambda d: d["policy"].update(attention_layers=10**9), "attention_layers 1000000000"),
+    "many buckets": (lambda d: d["features"].update(num_hash_buckets=2**60), "num_hash_buckets 1152921504606846976"),
     "no multiple": (lambda d: d["policy"].update(heads=3), "no multiple of its 3 heads"),
     "feature schema": (lambda d: d["features"].update(schema_version=99), "feature schema 99"),
     "another width": (lambda d: d["policy"].update(head_width=9), "asks for"),
@@ -190,3 +192,33 @@ def test_the_card_tells_the_figures(folder: Path) -> None:
     assert "| a\\|b | p100x2 | hold-out | 64 | 20 | 40 (metis) | 0.500 |" in body
     assert "Geometric mean on hold-out: 1.000." in body
     assert "python train.py experiment=small" in body and "seeds 0, 1" in body and "`0123abc`" in body
+
+
+@pytest.mark.parametrize("sizes", [{"hidden": 65536}, {"feed_forward": 65536, "hidden": 65536, "attention_layers": 256}])
+def test_a_promise_of_many_weights_costs_no_memory(folder: Path, sizes: dict[str, int]) -> None:
+    change_config(folder, lambda d: d["policy"].update(sizes))
+    before_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(InputError, match="asks for|misses the tensor"):
+        gdp.hub.load(folder)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before_kib < 2**18
+
+
+@pytest.mark.parametrize("shape", [[1] * 100, [0, 2**63], [2**64], [-1]])
+def test_hostile_shapes_of_weights_are_refused(folder: Path, shape: list[int]) -> None:
+    header = json.dumps({"x": {"dtype": "F32", "shape": shape, "data_offsets": [0, 4 if shape[0] == 1 else 0]}}).encode()
+    data = len(header).to_bytes(8, "little") + header + bytes(4 if shape[0] == 1 else 0)
+    (folder / "model.safetensors").write_bytes(data)
+    change_config(folder, lambda d: d.update(weights_sha256=hashlib.sha256(data).hexdigest(), weights_bytes=len(data)))
+    with pytest.raises(InputError):
+        gdp.hub.load(folder)
+
+
+def test_a_checkpoint_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match="cannot write .*; name another folder"):
+        gdp.hub.save_checkpoint(tmp_path / "file" / "small-v1", small_policy(), card=CARD)
+
+
+def test_the_bundled_policies_are_read() -> None:
+    for name in gdp.hub.available():
+        assert gdp.hub.load(name).config.hidden > 0

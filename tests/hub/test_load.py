@@ -130,6 +130,8 @@ def test_pushing_is_refused(hub: tuple[str, Store], tmp_path: Path) -> None:
         gdp.hub.push(folder, "../etc")
     [stranger] = scene(address, tmp_path / "stranger", f"gdp.hub.push(Path({str(folder)!r}), 'org/x')", token=False)
     assert stranger[0] == "refused" and "hf auth login" in stranger[1]
+    [alone] = scene("http://127.0.0.1:9", tmp_path / "alone", f"gdp.hub.push(Path({str(folder)!r}), 'org/x')")
+    assert alone[0] == "refused" and "cannot be reached" in alone[1]
     (folder / "README.md").unlink()
     with pytest.raises(InputError, match="no card"):
         gdp.hub.push(folder, "org/x")
