@@ -14,6 +14,7 @@ become plain ones). What follows from that, and what a runtime may rely on:
 import dataclasses
 import inspect
 import io
+import logging
 import traceback
 import warnings
 from collections.abc import Iterator, Mapping
@@ -56,7 +57,7 @@ def capture(module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any] 
     try:
         with _quiet_tracing():
             program = torch.export.export(module, args, given, strict=False).run_decompositions({})
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise InputError(
             f"{name} cannot be captured: {_first_line(error)}{_where(error)}; "
             "check that the module runs on these inputs, and keep its forward free of branches and sizes that depend on the values of tensors (use torch.where, masks)"
@@ -70,12 +71,15 @@ def capture(module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any] 
 def _quiet_tracing() -> Iterator[None]:
     """No gradients, no fused kernels that hide a layer's ops, and nothing printed: what went wrong is in the exception."""
     fused = torch.backends.mha.get_fastpath_enabled()
+    logged = logging.root.manager.disable
     torch.backends.mha.set_fastpath_enabled(False)
+    logging.disable(logging.CRITICAL)
     try:
         with torch.no_grad(), warnings.catch_warnings(), redirect_stderr(io.StringIO()):
             warnings.simplefilter("ignore")
             yield
     finally:
+        logging.disable(logged)
         torch.backends.mha.set_fastpath_enabled(fused)
 
 
@@ -100,12 +104,12 @@ def _is_idle_copy(node: torch.fx.Node) -> bool:
     return not returned and all(isinstance(stride, int) for stride in (*strides, *before)) and strides == before
 
 
-def _first_line(error: Exception) -> str:
+def _first_line(error: BaseException) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return f"{type(error).__name__}: {lines[0].rstrip('.')}" if lines else type(error).__name__
 
 
-def _where(error: Exception) -> str:
+def _where(error: BaseException) -> str:
     """The last line of the user's own code that was running."""
     library = Path(torch.__file__).parent
     frames = [

@@ -61,8 +61,10 @@ class Journal:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        path.parent.mkdir(parents=True, exist_ok=True)
         try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            if path.exists() and not path.is_file():
+                raise InputError(f"the journal {path} is not a regular file; name another file")
             self._file = open(path, "a+b")
         except OSError as error:
             raise InputError(f"cannot open the journal {path}: {error}; name a file that can be written") from error
@@ -120,7 +122,14 @@ class Journal:
 
     def best(self, graph: Graph, cluster: Cluster, objective: Objective) -> Measured | None:
         """The best placement of this graph on this cluster that could run, the earliest of equals; none when there is none."""
-        return best_of([measured for of, measured in self._entries.values() if of == cluster.sha256 + graph.sha256], objective)
+        own = [measured for of, measured in self._entries.values() if of == cluster.sha256 + graph.sha256]
+        for measured in own:
+            if len(measured.device) != graph.num_ops or len(measured.measurement.busy_s) != cluster.num_devices:
+                raise InputError(
+                    f"the journal {self._path} has a placement of {len(measured.device)} ops on {len(measured.measurement.busy_s)} devices for a graph of "
+                    f"{graph.num_ops} ops on {cluster.num_devices}; move the file away"
+                )
+        return best_of(own, objective)
 
     def _read(self) -> dict[Key, tuple[str, Measured]]:
         self._file.seek(0)
@@ -132,6 +141,9 @@ class Journal:
         for number, text in enumerate(content[:whole].splitlines(), start=1):
             try:
                 line = _Line.model_validate_json(text)
+                wrong = _contradiction(line)
+                if wrong:
+                    raise InputError(f"line {number} of the journal {self._path} is wrong: {wrong}; move the file away")
             except ValidationError as error:
                 first = error.errors()[0]
                 place = ".".join(str(part) for part in first["loc"]) or "the top level"
@@ -159,6 +171,19 @@ def key_of(graph: Graph, cluster: Cluster, device: Int32[np.ndarray, " ops"]) ->
 
 def _key(graph: str, cluster: str, device: np.ndarray) -> Key:
     return hashlib.sha256(f"{graph}{cluster}".encode() + np.ascontiguousarray(device, "<i4").tobytes()).hexdigest()
+
+
+def _contradiction(line: _Line) -> str:
+    """What in a line contradicts itself; empty when nothing does."""
+    if len(line.peak_memory_bytes) != len(line.busy_s):
+        return f"it has {len(line.busy_s)} values of busy_s but {len(line.peak_memory_bytes)} of peak_memory_bytes"
+    if line.status != Status.OK:
+        return ""
+    if not line.step_time_s or line.bottleneck_s is None:
+        return f"the placement could run, but its step_time_s is {line.step_time_s} and its bottleneck_s {line.bottleneck_s}"
+    if not line.device or max(line.device) >= len(line.busy_s):
+        return f"the placement could run, but not all of its ops are on the {len(line.busy_s)} devices"
+    return ""
 
 
 def _finite(seconds: float) -> float | None:

@@ -43,10 +43,13 @@ class Child:
             stdout=subprocess.DEVNULL,
             stderr=self._errors,
             env={**environment},
+            bufsize=0,
             pass_fds=(write_end,),
             start_new_session=True,
         )
         os.close(write_end)
+        assert self._process.stdin is not None
+        os.set_blocking(self._process.stdin.fileno(), False)
 
     @property
     def pid(self) -> int:
@@ -54,13 +57,9 @@ class Child:
 
     def ask(self, request: Mapping[str, Any], *, timeout_s: float) -> dict[str, Any]:
         """The child's answer. Raises `ChildFailed`, and ends the child, when there is none within the time or it makes no sense."""
-        try:
-            assert self._process.stdin is not None
-            self._process.stdin.write(json.dumps(request).encode() + b"\n")
-            self._process.stdin.flush()
-        except BrokenPipeError:
-            raise self._failure(Status.FAILED, "ended before it was asked") from None
-        line = self._read_line(timeout_s)
+        deadline = monotonic() + timeout_s
+        self._send(json.dumps(request).encode() + b"\n", deadline, timeout_s)
+        line = self._read_line(deadline, timeout_s)
         try:
             answer = json.loads(line)
         except ValueError:
@@ -87,15 +86,22 @@ class Child:
             self._answers = -1
         self._errors.close()
 
-    def _read_line(self, timeout_s: float) -> bytes:
-        deadline = monotonic() + timeout_s
-        poll = select.poll()
-        poll.register(self._answers, select.POLLIN)
+    def _send(self, line: bytes, deadline: float, timeout_s: float) -> None:
+        assert self._process.stdin is not None
+        left = memoryview(line)
+        while left:
+            if not _ready(self._process.stdin.fileno(), select.POLLOUT, deadline):
+                raise self._failure(Status.TIMED_OUT, f"did not take its request within {timeout_s:g} s")
+            try:
+                left = left[os.write(self._process.stdin.fileno(), left) :]
+            except BlockingIOError:
+                continue
+            except BrokenPipeError:
+                raise self._failure(Status.FAILED, "ended before it was asked") from None
+
+    def _read_line(self, deadline: float, timeout_s: float) -> bytes:
         while b"\n" not in self._buffer:
-            left_s = deadline - monotonic()
-            if left_s <= 0 or not poll.poll(min(left_s, 3600.0) * 1000):
-                if monotonic() < deadline:
-                    continue
+            if not _ready(self._answers, select.POLLIN, deadline):
                 raise self._failure(Status.TIMED_OUT, f"did not answer within {timeout_s:g} s")
             part = os.read(self._answers, 2**16)
             if not part:
@@ -120,6 +126,16 @@ class Child:
         return ChildFailed(
             status, f"the measuring process {what}" + (f": {errors[-1][:500]}" if errors and status == Status.FAILED else "")
         )
+
+
+def _ready(descriptor: int, event: int, deadline: float) -> bool:
+    """Waits until something can be written to or read from a pipe; False when the deadline comes first."""
+    poll = select.poll()
+    poll.register(descriptor, event)
+    while (left_s := deadline - monotonic()) > 0:
+        if poll.poll(min(left_s, 3600.0) * 1000):
+            return True
+    return False
 
 
 def _oom_kills() -> int:

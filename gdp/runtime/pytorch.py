@@ -19,6 +19,7 @@ import numpy as np
 import torch
 from jaxtyping import Float64, Int32
 
+from gdp.atomic_file import writing
 from gdp.cluster import Cluster
 from gdp.errors import InputError
 from gdp.graph import CONTROL, Graph
@@ -37,6 +38,9 @@ _ENVIRONMENT = {
     "MKL_NUM_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1",
 }
+
+_PAIR_TIMEOUT_S = 30.0
+"""Time for one pair of steps of a comparison, beside the time for everything before."""
 
 _START_TIMEOUT_S = 300.0
 """Time for a fresh worker to import torch, load the program and run it once."""
@@ -91,10 +95,14 @@ class PyTorchRuntime:
         self._child: Child | None = None
         self._loaded_ops: tuple[str, ...] = ()
         self._folder = Path(tempfile.mkdtemp(prefix="gdp-"))
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            torch.export.save(program, self._folder / "program.pt2")
-        torch.save([value.detach() if isinstance(value, torch.Tensor) else value for value in flat], self._folder / "inputs.pt")
+        try:
+            with writing(self._folder), warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                torch.export.save(program, self._folder / "program.pt2")
+                torch.save([value.detach() if isinstance(value, torch.Tensor) else value for value in flat], self._folder / "inputs.pt")
+        except BaseException:
+            shutil.rmtree(self._folder, ignore_errors=True)
+            raise
 
     def __enter__(self) -> "PyTorchRuntime":
         return self
@@ -162,15 +170,21 @@ class PyTorchRuntime:
         origin = Origin(placer="batch")
         return stack([self(graph, cluster, Placement(device=row.copy(), origin=origin)) for row in device])
 
-    def compare(self, graph: Graph, cluster: Cluster, candidate: Placement, incumbent: Placement, *, num_pairs: int = 48) -> Comparison:
-        """Times two placements in turn, a fixed number of times, for a final verdict. Raises `InputError` when one of them cannot run."""
+    def compare(
+        self, graph: Graph, cluster: Cluster, candidate: Placement, incumbent: Placement, *, num_pairs: int = 48
+    ) -> Comparison | None:
+        """Times two placements in turn, `num_pairs` times however long that takes, for a final verdict; None when one of them turned out not to run.
+
+        The answer is awaited for `timeout_s` (loading, checking, warming up), and `_PAIR_TIMEOUT_S` more for every pair.
+        Raises `InputError` when a placement does not fit the graph or the cluster.
+        """
         names = self._device_names(cluster)
         self._check_graph(graph)
         for which, placement in (("first", candidate), ("second", incumbent)):
             broken = invalid_detail(graph, cluster, placement.device)
             if broken:
                 raise InputError(f"the {which} placement cannot be compared: {broken}")
-        protocol = dataclasses.replace(self._protocol, max_pairs=num_pairs, precision=0.0, clearly_slower=np.inf)
+        protocol = dataclasses.replace(self._protocol, max_pairs=num_pairs, precision=0.0, clearly_slower=np.inf, max_time_s=np.inf)
         request = {
             "command": "measure",
             "devices": names,
@@ -179,9 +193,9 @@ class PyTorchRuntime:
             "protocol": dataclasses.asdict(protocol),
         }
         try:
-            answer = self._ask_about(graph, request)
-        except ChildFailed as failure:
-            raise InputError(f"the two placements cannot be compared, because one of them cannot run: {failure.detail}") from failure
+            answer = self._ask_about(graph, request, timeout_s=self._timeout_s + num_pairs * _PAIR_TIMEOUT_S)
+        except ChildFailed:
+            return None
         return compare_times(answer["candidate_s"], answer["incumbent_s"])
 
     def profile(self, graph: Graph, cluster: Cluster, *, num_steps: int = 15) -> Profile:
@@ -208,19 +222,19 @@ class PyTorchRuntime:
         """Process number of the worker; none before the first measurement and after a failure."""
         return None if self._child is None else self._child.pid
 
-    def _ask_about(self, graph: Graph, request: Mapping[str, Any]) -> dict[str, Any]:
+    def _ask_about(self, graph: Graph, request: Mapping[str, Any], *, timeout_s: float | None = None) -> dict[str, Any]:
         """The worker's answer, from a fresh worker if need be. Raises `ChildFailed`."""
         if self._child is None or self._loaded_ops != graph.name:
             self._end_child()
             environment = {**os.environ, **_ENVIRONMENT, "PYTHONPATH": os.pathsep.join(part for part in sys.path if part)}
-            self._child = Child([sys.executable, "-m", "gdp.runtime.worker"], environment=environment)
+            self._child = Child([sys.executable, "-m", "gdp.runtime.worker", str(self._folder)], environment=environment)
             program, inputs = (str(self._folder / name) for name in ("program.pt2", "inputs.pt"))
             self._ask(
                 {"command": "load", "program": program, "inputs": inputs, "ops": list(graph.name), "seed": 0},
                 timeout_s=max(self._timeout_s, _START_TIMEOUT_S),
             )
             self._loaded_ops = graph.name
-        return self._ask(request, timeout_s=self._timeout_s)
+        return self._ask(request, timeout_s=self._timeout_s if timeout_s is None else timeout_s)
 
     def _ask(self, request: Mapping[str, Any], *, timeout_s: float) -> dict[str, Any]:
         assert self._child is not None

@@ -1,10 +1,12 @@
-"""The process in which programs are measured: `python -m gdp.runtime.worker FD` answers one request a line on standard input, writing to file descriptor FD.
+"""The process in which programs are measured: `python -m gdp.runtime.worker [FOLDER] FD` answers one request a line on standard input, writing to file descriptor FD.
 
-`load` takes the program, `measure` times placements, `profile` times ops. Requests and answers are those of `Bench`. The process ends when its parent does.
+`load` takes the program, `measure` times placements, `profile` times ops. Requests and answers are those of `Bench`. The process ends when its
+parent does, and then removes FOLDER, which the parent no longer can.
 """
 
 import json
 import os
+import shutil
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -154,11 +156,13 @@ def main(arguments: Sequence[str]) -> None:
     def read() -> None:
         for line in source:
             requests.put(line)
+        for folder in arguments[:-1]:
+            shutil.rmtree(folder, ignore_errors=True)
         os._exit(0)
 
     threading.Thread(target=read, name="requests", daemon=True).start()
     bench = Bench()
-    with open(int(arguments[0]), "w", encoding="utf-8") as answers:
+    with open(int(arguments[-1]), "w", encoding="utf-8") as answers:
         while True:
             answers.write(json.dumps(bench.answer(json.loads(requests.get()))) + "\n")
             answers.flush()

@@ -1,6 +1,11 @@
+import logging
+import sys
+
 """Capture of PyTorch modules: graphs known by hand, programs that compute what the module computes, and errors that help."""
 
 import dataclasses
+import logging
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -374,3 +379,25 @@ def test_what_cannot_be_captured_is_explained(
         capture(module, args, kwargs)
     assert "\n" not in str(error.value)
     assert capfd.readouterr() == ("", "")
+
+
+class Leaves(nn.Module):
+    def forward(self, x):
+        sys.exit(0)
+
+
+def test_a_module_that_ends_the_program_is_a_user_s_mistake():
+    with pytest.raises(InputError, match="cannot be captured: SystemExit"):
+        capture(Leaves(), (torch.ones(3),))
+
+
+def test_nothing_is_logged_while_tracing(caplog):
+    class Wrong(nn.Module):
+        def forward(self, x):
+            logging.getLogger("torch.export").error("loud")
+            return x @ torch.ones(7)
+
+    with pytest.raises(InputError, match="cannot be captured"):
+        capture(Wrong(), (torch.ones(3),))
+    assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
+    assert logging.root.manager.disable == logging.NOTSET

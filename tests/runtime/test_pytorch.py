@@ -1,5 +1,6 @@
 import os
 import signal
+import tempfile
 
 import numpy as np
 import pytest
@@ -105,10 +106,31 @@ def test_an_incumbent_of_an_earlier_run_carries_its_scale(runtime):
 
 def test_a_comparison_runs_the_pairs_it_is_told(runtime):
     comparison = runtime.compare(GRAPH, CLUSTER, ONE, ONE, num_pairs=8)
+    assert comparison is not None
     assert comparison.num_pairs == 8
     assert comparison.low <= comparison.ratio <= comparison.high
+    with PyTorchRuntime(CAPTURED.program, (branching_input(),), timeout_s=60.0, protocol=Protocol(max_warm_up=1, max_time_s=0.0)) as hasty:
+        hurried = hasty.compare(GRAPH, CLUSTER, ONE, ONE, num_pairs=8)
+        assert hurried is not None and hurried.num_pairs == 8
     with pytest.raises(InputError, match="second placement"):
         runtime.compare(GRAPH, CLUSTER, ONE, placed(np.full(GRAPH.num_ops, 2)))
+
+
+def test_a_comparison_whose_worker_ends_has_no_answer(runtime):
+    check_ok(runtime(GRAPH, CLUSTER, ONE))
+    os.kill(runtime.worker_pid, signal.SIGKILL)
+    assert runtime.compare(GRAPH, CLUSTER, ONE, ONE, num_pairs=8) is None
+    check_ok(runtime(GRAPH, CLUSTER, ONE))
+
+
+def test_a_program_that_cannot_be_saved_leaves_nothing_behind(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    captured = capture(torch.nn.ReLU(), (torch.ones(2),))
+    broken = torch.ones(2, requires_grad=True).exp()
+    broken.detach = None  # type: ignore[method-assign] # what is saved calls it
+    with pytest.raises(TypeError):
+        PyTorchRuntime(captured.program, (broken,))
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_profile_has_a_time_for_every_op_that_works(runtime):

@@ -1,5 +1,6 @@
 import dataclasses
 import json
+import os
 
 import numpy as np
 import pytest
@@ -191,6 +192,44 @@ def test_a_wrong_line_is_an_error(tmp_path, line):
     path.write_bytes(line + b"\n" + path.read_bytes())
     with pytest.raises(InputError, match="line 1 of the journal"):
         Journal(path)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"step_time_s": 0.0}, "its step_time_s is 0.0"),
+        ({"step_time_s": None}, "its step_time_s is None"),
+        ({"bottleneck_s": None}, "its bottleneck_s None"),
+        ({"device": [0, 1, 0, 1, 0, 1, 0, 2]}, "not all of its ops are on the 2 devices"),
+        ({"busy_s": [0.5]}, "1 values of busy_s but 2 of peak_memory_bytes"),
+    ],
+)
+def test_a_line_that_contradicts_itself_is_an_error(tmp_path, change, message):
+    path = tmp_path / "journal.jsonl"
+    written(path, count=1)
+    path.write_text(json.dumps(json.loads(path.read_text()) | change) + "\n")
+    with pytest.raises(InputError, match=message):
+        Journal(path)
+
+
+def test_a_placement_of_another_length_is_an_error(tmp_path):
+    path = tmp_path / "journal.jsonl"
+    written(path, count=1)
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"device": [0, 1]}) + "\n")
+    with Journal(path) as journal, pytest.raises(InputError, match="a placement of 2 ops .* for a graph of 8 ops"):
+        journal.best(GRAPH, CLUSTER, "step_time")
+
+
+def test_a_journal_is_a_regular_file(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "file").write_text("")
+    for path, message in (
+        (tmp_path / "pipe", "not a regular file"),
+        (tmp_path, "not a regular file"),
+        (tmp_path / "file" / "x", "cannot open"),
+    ):
+        with pytest.raises(InputError, match=message):
+            Journal(path)
 
 
 def test_a_journal_has_one_writer(tmp_path):

@@ -69,13 +69,31 @@ def test_nonsense_is_a_failure(answer):
     assert "JSON" in failed.detail
 
 
-def test_the_worker_ends_with_its_parent():
-    script = """
+def test_a_child_that_takes_no_request_runs_out_of_time():
+    child = scripted("time.sleep(1000)")
+    with pytest.raises(ChildFailed, match="did not take its request within 0.5 s") as caught:
+        child.ask({"long": "x" * 2**20}, timeout_s=0.5)
+    assert caught.value.status == Status.TIMED_OUT
+
+
+def test_a_long_request_arrives_whole():
+    child = scripted("""
+        answers.write(json.dumps({"length": len(json.loads(sys.stdin.readline())["long"])}) + chr(10)); answers.flush()
+    """)
+    assert child.ask({"long": "x" * 2**21}, timeout_s=60.0) == {"length": 2**21}
+    child.close()
+
+
+def test_the_worker_ends_with_its_parent_and_removes_its_files(tmp_path):
+    folder = tmp_path / "gdp-files"
+    folder.mkdir()
+    (folder / "program.pt2").write_text("")
+    script = f"""
         import os, sys, time
         from gdp.runtime.process import Child
-        child = Child([sys.executable, "-m", "gdp.runtime.worker"], environment={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)})
+        child = Child([sys.executable, "-m", "gdp.runtime.worker", {str(folder)!r}], environment={{**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}})
         print(child.pid, flush=True)
-        child.ask({"command": "nonsense"}, timeout_s=120)
+        child.ask({{"command": "nonsense"}}, timeout_s=120)
         print("answered", flush=True)
         time.sleep(1000)
     """
@@ -95,6 +113,7 @@ def test_the_worker_ends_with_its_parent():
     while os.path.exists(f"/proc/{pid}") and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not os.path.exists(f"/proc/{pid}")
+    assert not folder.exists()
 
 
 def load(bench: Bench, folder, program: torch.export.ExportedProgram, ops: list[str], inputs: list[torch.Tensor]) -> dict:
