@@ -5,9 +5,11 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from gdp.cluster import Cluster, presets, write_cluster
+from gdp.errors import printable
 
 
 def devices(
@@ -23,20 +25,20 @@ def devices(
     console.print(f"presets: {', '.join(presets())}")
     if out is not None:
         write_cluster(out, found)
-        console.print(f"wrote {out}")
+        console.print(f"wrote {out}", markup=False)
 
 
 def device_table(cluster: Cluster) -> Table:
     """One row a device, with its slowest outgoing link."""
-    table = Table(title=f"cluster {cluster.name}", title_justify="left", title_style="bold")
+    table = Table(title=escape(f"cluster {printable(cluster.name)}"), title_justify="left", title_style="bold")
     for column in ("device", "kind", "memory GiB", "GFLOP/s float32", "memory GB/s", "overhead us", "slowest link GB/s", "latency us"):
         table.add_column(column, justify="left" if column in ("device", "kind") else "right")
     for index, device in enumerate(cluster.devices):
         others = [other for other in range(cluster.num_devices) if other != index]
         slowest = min(others, key=lambda other: cluster.bandwidth_bytes_per_s[index, other], default=None)
         table.add_row(
-            device.name,
-            device.kind,
+            escape(printable(device.name)),
+            escape(printable(device.kind)),
             f"{device.memory_bytes / 2**30:.1f}",
             f"{device.flops_per_s['float32'] / 1e9:.0f}",
             f"{device.memory_bytes_per_s / 1e9:.1f}",

@@ -69,11 +69,13 @@ def _convert(kind: Any, value: Any, where: str) -> Any:
         raise InputError(f"{where} is {value!r}; it must hold keys and values")
     if kind is float and type(value) is int:
         return float(value)
-    if kind is Path and isinstance(value, str):
+    if kind is Path and isinstance(value, str) and value:
         return Path(value)
     if type(value) is not kind:
         raise InputError(f"{where} is {value!r}; it must be {_ARTICLE.get(kind, kind)}")
     return value
 
 
-_ARTICLE = types.MappingProxyType({int: "a whole number", float: "a number", str: "a text", bool: "true or false"})
+_ARTICLE = types.MappingProxyType(
+    {int: "a whole number", float: "a number", str: "a text", bool: "true or false", Path: "the path of a folder"}
+)

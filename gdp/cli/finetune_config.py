@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from gdp.errors import InputError
 from gdp.features.config import FeatureConfig
-from gdp.learn.config import LearnConfig, RewardConfig
+from gdp.learn.config import MAX_SEED, LearnConfig, RewardConfig
 from gdp.learn.finetune import FinetuneConfig
 from gdp.policy.config import PolicyConfig
 from gdp.tracking.choose import TrackerConfig
@@ -64,7 +64,11 @@ class FinetuneSettings:
     snapshot_every_updates: int
 
     def __post_init__(self) -> None:
-        if self.seed < 0 or self.snapshot_every_updates < 1:
-            raise InputError(f"seed is {self.seed} and snapshot_every_updates {self.snapshot_every_updates}; they must be at least 0 and 1")
+        if not 0 <= self.seed <= MAX_SEED:
+            raise InputError(f"seed is {self.seed}; it must lie between 0 and {MAX_SEED}")
+        if self.snapshot_every_updates < 1:
+            raise InputError(f"snapshot_every_updates is {self.snapshot_every_updates}; it must be at least 1")
+        if self.init == "":
+            raise InputError("init is empty; name a bundled policy, a folder or org/name, or say init=null for a new policy")
         if self.learner.tasks_per_update != 1:
             raise InputError(f"learner.tasks_per_update is {self.learner.tasks_per_update}; fine-tuning has one task: use 1")

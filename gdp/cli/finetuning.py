@@ -1,6 +1,7 @@
 """Fine-tuning, from a configuration to a placement file: `gdp.learn.finetune` with its run folder, tracker and snapshots."""
 
 import dataclasses
+from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import Any
 
@@ -15,17 +16,18 @@ from gdp.cli.fill import fill
 from gdp.cli.finetune_config import FinetuneSettings, PyTorchConfig
 from gdp.cli.finetune_files import finetune_section, write_result
 from gdp.cli.model import Model, resolve_model
+from gdp.cli.process import stop_signal
 from gdp.cli.progress import progress_bar, ratio_note
 from gdp.cli.report_data import write_page
-from gdp.cli.run_folder import SNAPSHOT, begin, how_to_continue, identity, run_id, stop_signal
-from gdp.cli.runtimes import Judges, open_judges
+from gdp.cli.run_folder import CLUSTER, SNAPSHOT, holds_run_of, how_to_continue, identity, run_folder, run_id
+from gdp.cli.runtimes import Judges, open_judges, refuse_graph_alone
 from gdp.cli.table import candidates_table
 from gdp.cli.train_config import SimulatorConfig
 from gdp.hub.load import load, resolve
 from gdp.learn.finetune import finetune, simple_candidates, simple_placers
 from gdp.learn.learner import new_learner
 from gdp.learn.loop import Update
-from gdp.learn.snapshots import lock_folder, restore_snapshot, save_snapshot
+from gdp.learn.snapshots import restore_snapshot, save_snapshot
 from gdp.learn.task import Task, make_task, relative_reward
 from gdp.placement import Origin
 from gdp.policy.placer import PolicyPlacer
@@ -47,10 +49,10 @@ class _Stopped(Exception):
     """The run was asked to stop, and its snapshot is written."""
 
 
-def finetune_configured(settings: FinetuneSettings, config: dict[str, Any]) -> int:
-    """Runs to the end, or until it is asked to stop; `config` is the resolved configuration behind `settings`. Returns the exit code."""
+def finetune_configured(settings: FinetuneSettings, config: dict[str, Any], typed: Sequence[str]) -> int:
+    """Runs to the end, or until it is asked to stop; `config` is the resolved configuration behind `settings`, `typed` the command line. Returns the exit code."""
     wandb_mode(settings.tracker)
-    outcome = run(settings, config, None, title=settings.workload.name)
+    outcome = run(settings, config, None, title=settings.workload.name, typed=typed)
     if isinstance(outcome, int):
         return outcome
     console = Console(soft_wrap=True, highlight=False)
@@ -59,22 +61,32 @@ def finetune_configured(settings: FinetuneSettings, config: dict[str, Any]) -> i
     return 0
 
 
-def run(settings: FinetuneSettings, config: dict[str, Any], model: Model | None, *, title: str) -> Finished | int:
-    """Fine-tunes on `model`, or on the workload that the settings name, and writes the run folder; the exit code instead when the run was asked to stop."""
+def run(
+    settings: FinetuneSettings, config: dict[str, Any], model: Model | None, *, title: str, typed: Sequence[str] | None = None
+) -> Finished | int:
+    """Fine-tunes on `model`, or on the workload that the settings name, and writes the run folder; the exit code instead when the run was asked to stop.
+
+    `typed` is the command line, for telling how a stopped run continues; `None` where the command would start it anew. Everything that may be refused is
+    resolved before the folder is touched.
+    """
     console = Console(stderr=True, soft_wrap=True, highlight=False)
     folder, objective = settings.run_dir, settings.reward.objective
-    with lock_folder(folder), stop_signal() as stop, ExitStack() as stack:
-        begin(folder, config, resume=settings.resume)
-        source = "local" if settings.cluster is None and settings.cluster_source is None else settings.cluster_source
-        cluster = configured_cluster(settings.cluster, source, folder=folder)
-        assert cluster is not None
-        model = model or resolve_model(settings.workload.name)
-        refuse_impossible_memory(model.graph, cluster)
+    runtime_config = _runtime_config(settings)
+    continues = holds_run_of(folder, config, resume=settings.resume)
+    policy, origin = _policy(settings)
+    source = "local" if settings.cluster is None and settings.cluster_source is None else settings.cluster_source
+    cluster = configured_cluster(settings.cluster, source, kept=folder / CLUSTER if continues else None)
+    assert cluster is not None
+    model = model or resolve_model(settings.workload.name)
+    if isinstance(runtime_config, PyTorchConfig):
+        refuse_graph_alone(model)
+    refuse_impossible_memory(model.graph, cluster)
+    own = identity(config, program=model.graph.sha256, cluster=cluster.sha256, policy=origin.revision)
+    with stop_signal() as stop, run_folder(folder, config, own, cluster=cluster, resume=settings.resume), ExitStack() as stack:
         console.print(
             f"{model.graph.num_ops} ops from {model.graph.source}; {cluster.num_devices} devices in cluster {cluster.name}", markup=False
         )
-        judges = stack.enter_context(open_judges(_runtime_config(settings), model, cluster, objective=objective, folder=folder))
-        policy, origin = _policy(settings)
+        judges = stack.enter_context(open_judges(runtime_config, model, cluster, objective=objective, folder=folder))
         task = make_task(
             settings.workload.name,
             judges.graph,
@@ -89,9 +101,8 @@ def run(settings: FinetuneSettings, config: dict[str, Any], model: Model | None,
         task = dataclasses.replace(task, reference_s=min(candidate.objective_s(objective) for candidate in candidates))
         parameters = list(policy.parameters()) if settings.finetune.parameters == "all" else policy.conditioning_and_heads()
         learner = new_learner(policy, parameters=parameters, seed=settings.seed)
-        name = identity(config)
         if (folder / SNAPSHOT).exists():
-            extra = restore_snapshot(folder / SNAPSHOT, learner, run=name)
+            extra = restore_snapshot(folder / SNAPSHOT, learner, run=own.name)
             if judges.screened is not None:
                 judges.screened.restore(extra["screened"])
         updates = max(1, settings.finetune.evaluations // settings.learner.samples_per_update)
@@ -109,14 +120,15 @@ def run(settings: FinetuneSettings, config: dict[str, Any], model: Model | None,
                 metrics["finetune/correction"] = judges.screened.correction
             tracker.log(metrics, step=update.number)
             advance(update.number, ratio_note(update.metrics.get("train/best_ratio")))
-            if stop() or update.number % settings.snapshot_every_updates == 0:
+            asked = stop()
+            if asked or update.number % settings.snapshot_every_updates == 0:
                 snapshot()
-            if stop():
+            if asked:
                 raise _Stopped
 
         def snapshot() -> None:
             state = None if judges.screened is None else judges.screened.state()
-            save_snapshot(folder / SNAPSHOT, learner, run=name, extra={"screened": state})
+            save_snapshot(folder / SNAPSHOT, learner, run=own.name, extra={"screened": state})
 
         try:
             result = finetune(
@@ -134,7 +146,8 @@ def run(settings: FinetuneSettings, config: dict[str, Any], model: Model | None,
             )
         except _Stopped:
             stack.close()
-            console.print(f"stopped after update {learner.update}; continue with\n  {how_to_continue('finetune.py', folder)}", markup=False)
+            again = "" if typed is None else f"; continue with\n  {how_to_continue(typed, folder)}"
+            console.print(f"stopped after update {learner.update}{again}", markup=False)
             return 128 + stop()
         snapshot()
     measured = [] if judges.screened is None else judges.screened.measured

@@ -12,50 +12,49 @@ from typing import Any
 
 import hydra
 from hydra import compose, initialize_config_dir
+from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
+from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
 from gdp.bundled import bundled
 from gdp.cli.fill import did_you_mean
 from gdp.errors import InputError
 
-Run = Callable[[dict[str, Any]], int]
-"""What is run with the resolved configuration; it returns the exit code."""
+Run = Callable[[dict[str, Any], Sequence[str]], int]
+"""What is run with the resolved configuration and the command line as it was typed; it returns the exit code."""
 
 
 def launch(name: str, run: Run, arguments: Sequence[str]) -> int:
-    """Composes `conf/<name>.yaml` with the command line's overrides, runs, and returns the exit code: 2 for a user's mistake, told in one sentence."""
-    full_error = os.environ.get("HYDRA_FULL_ERROR") == "1"
+    """Composes `conf/<name>.yaml` with the command line's overrides, runs, and returns the exit code: 2 for a user's mistake, told in one sentence.
+
+    `--debug` shows the traceback of a mistake, as `HYDRA_FULL_ERROR=1` does. Hydra's own options (`--help`, `--cfg job`) are Hydra's to answer.
+    """
+    full_error = "--debug" in arguments or os.environ.get("HYDRA_FULL_ERROR") == "1"
+    if full_error:
+        os.environ["HYDRA_FULL_ERROR"] = "1"
+    typed = [argument for argument in arguments if argument != "--debug"]
+    command = [*_program(), *typed]
     try:
-        arguments = translate(arguments)
-        if not any(argument.startswith("-") for argument in arguments):
-            check_overrides(name, arguments)
-        code = [0]
-
-        def task(config: DictConfig) -> None:
-            try:
-                code[0] = run(resolved(config))
-            except InputError as error:
-                if full_error:
-                    raise
-                code[0] = _complain(name, error)
-
-        sys.argv[1:] = arguments
-        hydra.main(version_base="1.3", config_path=str(bundled("conf")), config_name=name)(task)()
-        return code[0]
+        _refuse_multirun(typed)
+        translated = translate(name, typed)
+        if any(argument.startswith("-") for argument in translated):
+            return _through_hydra(name, run, translated, command)
+        check_overrides(name, translated)
+        return run(resolved(composed(name, translated)), command)
     except InputError as error:
         if full_error:
             raise
-        return _complain(name, error)
+        print(f"{name}: {error}", file=sys.stderr)
+        return 2
 
 
-def translate(arguments: Sequence[str]) -> list[str]:
-    """The arguments with free values of `workload=` and `cluster=` in the form that the configuration files hold them."""
+def translate(name: str, arguments: Sequence[str]) -> list[str]:
+    """The arguments for `conf/<name>.yaml` with free values of `workload=` and `cluster=` in the form that the configuration files hold them."""
     translated = []
     for argument in arguments:
         key, _, value = argument.partition("=")
-        if key == "workload" and value and value not in options("workload"):
+        if name == "finetune" and key == "workload" and value and value not in options("workload"):
             translated += ["workload=named", f"workload.name={_quoted(value)}"]
         elif key == "cluster" and value and (value == "local" or value.endswith((".yaml", ".yml"))):
             translated.append(f"cluster_source={_quoted(value)}")
@@ -65,17 +64,15 @@ def translate(arguments: Sequence[str]) -> list[str]:
 
 
 def check_overrides(name: str, arguments: Sequence[str]) -> None:
-    """Raises `InputError`, with the nearest name, when an override names a key, a group or an option that is not there."""
-    groups = [argument for argument in arguments if _is_group(_key(argument))]
+    """Raises `InputError`, with the nearest name, when an override cannot be read, or names a key, a group or an option that is not there."""
+    for argument in arguments:
+        _check_grammar(argument)
+    groups = [argument for argument in arguments if _is_group(_key(argument)) and not argument.startswith("~")]
     for argument in groups:
-        value = argument.partition("=")[2]
-        if value not in ("", "null") and value not in options(_key(argument)):
-            raise InputError(f"there is no {_key(argument)} {value!r}; {did_you_mean(value, options(_key(argument)))}")
+        _check_option(_key(argument), argument.partition("=")[2])
     known = set(_flat(_plain(composed(name, groups)))) | {path.name for path in bundled("conf").iterdir() if path.is_dir()}
     for argument in arguments:
         key = _key(argument)
-        if "=" not in argument and not argument.startswith("~"):
-            raise InputError(f"the argument {argument!r} is no override; write key=value, as in seed=1")
         if argument.startswith("+") or key.startswith("hydra.") or key in known:
             continue
         raise InputError(f"the configuration has no key {key!r}; {did_you_mean(key, known)}")
@@ -88,17 +85,82 @@ def composed(name: str, overrides: Sequence[str]) -> DictConfig:
         with initialize_config_dir(config_dir=str(bundled("conf")), version_base="1.3"):
             return compose(config_name=name, overrides=list(overrides))
     except (HydraException, OmegaConfBaseException, ValueError) as error:
-        raise InputError(" ".join(str(error).split())) from error
+        raise InputError(_first_line(error)) from error
 
 
 def resolved(config: DictConfig) -> dict[str, Any]:
     """The configuration as plain Python values, interpolations done. Raises `InputError` where a required value was not given."""
     try:
         plain = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
+    except MissingMandatoryValue as error:
+        if error.full_key == "workload.name":
+            raise InputError(
+                "no workload is named; say workload=NAME, a workload of the catalog, FILE.py:FUNCTION, or a graph file (.parquet)"
+            ) from error
+        raise InputError(f"{error.full_key} has no value; give it on the command line as {error.full_key}=VALUE") from error
     except OmegaConfBaseException as error:
-        raise InputError(f"{' '.join(str(error).split())}; give it on the command line as key=value") from error
+        raise InputError(f"{_first_line(error)}; mend the value on the command line") from error
     assert isinstance(plain, dict)
     return {str(key): value for key, value in plain.items()}
+
+
+def _through_hydra(name: str, run: Run, arguments: Sequence[str], command: Sequence[str]) -> int:
+    """Lets Hydra read its own options, and run where they leave something to run."""
+    code = [0]
+
+    def task(config: DictConfig) -> None:
+        try:
+            code[0] = run(resolved(config), command)
+        except InputError as error:
+            if os.environ.get("HYDRA_FULL_ERROR") == "1":
+                raise
+            print(f"{name}: {error}", file=sys.stderr)
+            code[0] = 2
+
+    sys.argv[1:] = arguments
+    hydra.main(version_base="1.3", config_path=str(bundled("conf")), config_name=name)(task)()
+    return code[0]
+
+
+def _program() -> list[str]:
+    """How this program was called."""
+    spec = sys.modules["__main__"].__spec__
+    if spec is not None:
+        return ["python", "-m", spec.name]
+    script = Path(sys.argv[0])
+    return ["python", str(script)] if script.suffix == ".py" else [script.name]
+
+
+def _refuse_multirun(arguments: Sequence[str]) -> None:
+    for argument in arguments:
+        if argument == "--multirun" or re.fullmatch(r"-[a-z]*m[a-z]*", argument):
+            raise InputError(
+                f"{argument} would run several jobs, and a run has a folder of its own; start them one by one, each with its run_dir"
+            )
+
+
+def _check_grammar(argument: str) -> None:
+    if "=" not in argument and not argument.startswith("~"):
+        raise InputError(f"the argument {argument!r} is no override; write key=value, as in seed=1")
+    try:
+        override = OverridesParser.create().parse_override(argument)
+    except HydraException as error:
+        raise InputError(
+            f"the argument {argument!r} cannot be read ({_first_line(error)}); quote a value with special characters: key=\"'a, b'\""
+        ) from error
+    if override.is_sweep_override():
+        raise InputError(f"the argument {argument!r} gives several values, which is for several runs; give one, or quote it: key=\"'a,b'\"")
+
+
+def _check_option(group: str, value: str) -> None:
+    hint = ", `local`, or a YAML file (.yaml)" if group == "cluster" else ""
+    known = options(group)
+    if value in ("", "null"):
+        raise InputError(f"{group}={value} names none; leave it out for the default, or name one of {', '.join(known)}{hint}")
+    if value not in known:
+        raise InputError(
+            f"there is no {group} {value!r}; {did_you_mean(value, known)}" + (f" A cluster may also be{hint[1:]}" if hint else "")
+        )
 
 
 def _plain(config: DictConfig) -> dict[Any, Any]:
@@ -123,8 +185,14 @@ def _key(argument: str) -> str:
 def _quoted(value: str) -> str:
     if re.fullmatch(r"[A-Za-z_./][A-Za-z0-9_./:@-]*", value):
         return value
-    escaped = value.replace("'", "\\'")
+    escaped = re.sub(r"(\\*)('|$)", lambda found: found[1] * 2 + ("\\'" if found[2] else ""), value)
     return f"'{escaped}'"
+
+
+def _first_line(error: Exception) -> str:
+    """Of several lines of a foreign message, the one that says what is wrong."""
+    lines = str(error).strip().splitlines()
+    return lines[0].strip() if lines else type(error).__name__
 
 
 def _flat(values: Mapping[Any, Any], prefix: str = "") -> list[str]:
@@ -134,8 +202,3 @@ def _flat(values: Mapping[Any, Any], prefix: str = "") -> list[str]:
         if isinstance(value, Mapping):
             names += _flat(value, f"{prefix}{key}.")
     return names
-
-
-def _complain(name: str, error: InputError) -> int:
-    print(f"{name}: {error}", file=sys.stderr)
-    return 2

@@ -8,6 +8,7 @@ from rich.console import Console
 
 import gdp
 from gdp.cli import bench, compare, demo, devices, export, hub, place
+from gdp.cli.process import end_with
 from gdp.errors import InputError
 
 app = typer.Typer(
@@ -38,7 +39,11 @@ def root(
 
 
 def main() -> None:
-    """Runs the command line: a user's mistake is one sentence and exit code 2, an interrupt is exit code 130."""
+    """Runs the command line: a user's mistake is one sentence and exit code 2, an interrupt is exit code 130, SIGTERM 143."""
+    end_with(_run)
+
+
+def _run() -> int:
     debug = "--debug" in sys.argv[1:]
     sys.argv[1:] = [argument for argument in sys.argv[1:] if argument != "--debug"]
     try:
@@ -47,9 +52,8 @@ def main() -> None:
         if debug:
             raise
         Console(stderr=True, soft_wrap=True, highlight=False).print(f"gdp: {error}", markup=False)
-        sys.exit(2)
-    except KeyboardInterrupt:
-        sys.exit(130)
+        return 2
+    return 0
 
 
 if __name__ == "__main__":

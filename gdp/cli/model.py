@@ -1,8 +1,11 @@
 """What a user may name as MODEL: a workload of the catalog, `file.py:function`, or a graph file."""
 
+import contextlib
 import dataclasses
 import importlib.util
+import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,7 +43,10 @@ def resolve_model(text: str) -> Model:
 
         return Model(graph=read_graph(Path(text)), program=None, example_inputs=())
     if ".py:" in text:
-        return _from_function(text)
+        with _kept_process():
+            return _from_function(text)
+    if text.endswith(".py") and Path(text).is_file():
+        raise InputError(f"{text} is a file; name the function in it that returns (module, example inputs): {text}:FUNCTION")
     from gdp.workloads.catalog import workload
 
     entry = workload(text)
@@ -66,15 +72,26 @@ def _from_function(text: str) -> Model:
         result = vars(module)[name]()
     except InputError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise InputError(f"{text} raised {type(error).__name__}: {error}; run it by itself and mend it") from error
-    finally:
-        sys.path.remove(str(path.resolve().parent))
     if isinstance(result, Graph):
         return Model(graph=result, program=None, example_inputs=())
     if not isinstance(result, tuple) or len(result) != 2:
         raise InputError(f"{text} returned {type(result).__name__}; it must return (module, example inputs) or a gdp.Graph")
     return _from_module(*result, where=text)
+
+
+@contextlib.contextmanager
+def _kept_process() -> Iterator[None]:
+    """What a user's file changes in the process is put back: the working folder and the import path; what it prints goes to standard error."""
+    folder, import_path = os.open(".", os.O_RDONLY), list(sys.path)
+    try:
+        with contextlib.redirect_stdout(sys.stderr):
+            yield
+    finally:
+        os.fchdir(folder)
+        os.close(folder)
+        sys.path[:] = import_path
 
 
 def _from_module(module: Any, example_inputs: Any, *, where: str) -> Model:

@@ -3,9 +3,8 @@
 import dataclasses
 import math
 import shlex
-import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,17 +12,30 @@ import torch
 from rich.console import Console
 
 from gdp.cli.configured_cluster import configured_cluster
+from gdp.cli.process import stop_signal
 from gdp.cli.progress import Advance, progress_bar, ratio_note
-from gdp.cli.run_folder import SNAPSHOT, begin, how_to_continue, identity, run_id, source_commit, stop_signal
+from gdp.cli.run_folder import (
+    CLUSTER,
+    METRICS,
+    SNAPSHOT,
+    Identity,
+    holds_run_of,
+    how_to_continue,
+    identity,
+    run_folder,
+    run_id,
+    source_commit,
+    without_run_dir,
+)
 from gdp.cli.train_config import TrainConfig
-from gdp.cluster import preset
+from gdp.cluster import Cluster, preset
 from gdp.graph import Graph
 from gdp.hub.card import Card, Result
 from gdp.hub.checkpoint import save_checkpoint
 from gdp.learn.imitation import imitate
 from gdp.learn.learner import Learner, new_learner
 from gdp.learn.loop import learn
-from gdp.learn.snapshots import lock_folder, restore_snapshot, save_snapshot
+from gdp.learn.snapshots import restore_snapshot, save_snapshot
 from gdp.learn.sources import PretrainingTasks
 from gdp.learn.task import Task, make_task, relative_reward
 from gdp.learn.validation import Validated, Validation
@@ -36,29 +48,35 @@ CHECKPOINT = "checkpoint"
 _NO_SCORE = math.inf
 
 
-def pretrain(settings: TrainConfig, config: dict[str, Any]) -> int:
-    """Runs to the end, or until it is asked to stop; `config` is the resolved configuration behind `settings`. Returns the exit code."""
+def pretrain(settings: TrainConfig, config: dict[str, Any], typed: Sequence[str]) -> int:
+    """Runs to the end, or until it is asked to stop; `config` is the resolved configuration behind `settings`, `typed` the command line. Returns the exit code."""
     mode = wandb_mode(settings.tracker)
     console = Console(stderr=True, soft_wrap=True, highlight=False)
     folder = settings.run_dir
-    with lock_folder(folder), stop_signal() as stop:
-        begin(folder, config, resume=settings.resume)
-        session = _Session.open(settings, config)
+    continues = holds_run_of(folder, config, resume=settings.resume)
+    cluster = configured_cluster(settings.cluster, settings.cluster_source, kept=folder / CLUSTER if continues else None)
+    runtime = Simulator(dispatch=settings.runtime.dispatch, num_threads=settings.runtime.num_threads)
+    source, validation = _source(settings, cluster, runtime), _validation(settings, runtime)
+    own = identity(config, program=None, cluster=None if cluster is None else cluster.sha256, policy=None)
+    with stop_signal() as stop, run_folder(folder, config, own, cluster=cluster, resume=settings.resume):
+        session = _Session.open(settings, config, own, typed, runtime=runtime, source=source, validation=validation)
         console.print(
-            f"run folder {folder}; metrics in {folder / 'metrics.jsonl'}" + ("" if mode != "disabled" else _no_wandb(settings)),
+            f"run folder {folder}; metrics in {folder / METRICS}" + ("" if mode != "disabled" else _no_wandb(settings)),
             markup=False,
         )
         try:
             with progress_bar(console, "pretraining", total=settings.imitation.steps + settings.learner.updates) as advance:
+                asked = 0
                 for _ in session.updates(advance):
-                    if stop():
+                    asked = stop()
+                    if asked:
                         session.snapshot()
                         break
-            if stop():
+            if asked:
                 console.print(
-                    f"stopped after update {session.learner.update}; continue with\n  {how_to_continue('train.py', folder)}", markup=False
+                    f"stopped after update {session.learner.update}; continue with\n  {how_to_continue(typed, folder)}", markup=False
                 )
-                return 128 + stop()
+                return 128 + asked
             session.finish()
         finally:
             session.tracker.close()
@@ -71,7 +89,9 @@ class _Session:
     """What one process of a run holds."""
 
     settings: TrainConfig
-    run: str
+    own: Identity
+    typed: Sequence[str]
+    """the command line."""
     learner: Learner
     source: PretrainingTasks
     runtime: Simulator
@@ -81,15 +101,22 @@ class _Session:
     """lowest `valid/sampled_over_simple` so far; its policy is the checkpoint."""
 
     @staticmethod
-    def open(settings: TrainConfig, config: dict[str, Any]) -> "_Session":
-        """Builds everything, and puts it into the state of the folder's snapshot where there is one."""
-        runtime = Simulator(dispatch=settings.runtime.dispatch, num_threads=settings.runtime.num_threads)
-        source = _source(settings, runtime)
+    def open(
+        settings: TrainConfig,
+        config: dict[str, Any],
+        own: Identity,
+        typed: Sequence[str],
+        *,
+        runtime: Simulator,
+        source: PretrainingTasks,
+        validation: Validation | None,
+    ) -> "_Session":
+        """Builds the learner, and puts it into the state of the folder's snapshot where there is one."""
         policy = Policy(settings.policy, settings.features, generator=torch.Generator().manual_seed(settings.seed))
         learner = new_learner(policy, parameters=list(policy.parameters()), seed=settings.seed)
-        folder, run, best_score = settings.run_dir, identity(config), _NO_SCORE
+        folder, best_score = settings.run_dir, _NO_SCORE
         if (folder / SNAPSHOT).exists():
-            best_score = float(restore_snapshot(folder / SNAPSHOT, learner, run=run)["best_score"])
+            best_score = float(restore_snapshot(folder / SNAPSHOT, learner, run=own.name)["best_score"])
         tracker = open_tracker(
             settings.tracker,
             folder,
@@ -98,10 +125,10 @@ class _Session:
             resume_step=learner.imitation_step + learner.update,
             run_config=config,
         )
-        validation = _validation(settings, runtime)
         return _Session(
             settings=settings,
-            run=run,
+            own=own,
+            typed=typed,
             learner=learner,
             source=source,
             runtime=runtime,
@@ -141,7 +168,7 @@ class _Session:
             yield
 
     def snapshot(self) -> None:
-        save_snapshot(self.settings.run_dir / SNAPSHOT, self.learner, run=self.run, extra={"best_score": self.best_score})
+        save_snapshot(self.settings.run_dir / SNAPSHOT, self.learner, run=self.own.name, extra={"best_score": self.best_score})
 
     def finish(self) -> None:
         """The last snapshot, and the checkpoint where validation has not chosen one."""
@@ -193,7 +220,7 @@ class _Session:
             name=settings.name,
             summary=f"A device-placement policy of the GDP family ({settings.policy.decoding} decoding, {settings.policy.passes} passes), "
             f"pretrained in the simulator for {self.learner.update} updates on {settings.reward.objective.replace('_', ' ')}.",
-            recipe=shlex.join(["python", "train.py", *(argument for argument in sys.argv[1:] if not argument.startswith("run_dir="))]),
+            recipe=shlex.join(without_run_dir(self.typed)),
             commit=source_commit(),
             corpus=f"{workload.num_tasks} pairs of graph and cluster, {100 * workload.synthetic_fraction:.0f} % of the graphs synthetic{named}",
             seeds=(settings.seed,),
@@ -203,12 +230,12 @@ class _Session:
         )
 
 
-def _source(settings: TrainConfig, runtime: Simulator) -> PretrainingTasks:
+def _source(settings: TrainConfig, cluster: Cluster | None, runtime: Simulator) -> PretrainingTasks:
     return PretrainingTasks(
         settings.workload,
         workloads=_workloads(settings.workload.workloads, split="pretraining") if settings.workload.synthetic_fraction < 1 else [],
         clusters=[preset(name) for name in settings.workload.presets],
-        fixed_cluster=configured_cluster(settings.cluster, settings.cluster_source, folder=settings.run_dir),
+        fixed_cluster=cluster,
         runtime=runtime,
         features=settings.features,
         objective=settings.reward.objective,

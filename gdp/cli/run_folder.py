@@ -1,94 +1,139 @@
-"""A run's folder: whose it is, that one process has it, and how the run is asked to stop."""
+"""A run's folder: whose it is, what it computes, and that one process has it.
+
+A run is named by its configuration, the program, the cluster and the policy that it starts from (`identity.json`): the folder continues it, and no other.
+"""
 
 import copy
+import dataclasses
 import hashlib
 import json
+import re
 import secrets
 import shlex
 import shutil
-import signal
 import subprocess
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
 from typing import Any, Literal
 
 import yaml
 
 import gdp
 from gdp.atomic_file import write_text
+from gdp.cluster import Cluster, write_cluster
 from gdp.errors import InputError
+from gdp.learn.snapshots import lock_folder
 
 SNAPSHOT = "snapshot.pt"
-_STARTED = ("cluster.yaml", "profile.json", "journal.jsonl", "metrics.jsonl")
+CLUSTER = "cluster.yaml"
+METRICS = "metrics.jsonl"
+_RUN_ID, _IDENTITY, _CONFIG = "run_id", "identity.json", "config.yaml"
+_STARTED = (_IDENTITY, CLUSTER, "profile.json", "journal.jsonl", METRICS)
 """What a run keeps from its start on."""
-_FREE = (("run_dir",), ("resume",), ("tracker",), ("snapshot_every_updates",), ("learner", "updates"), ("runtime", "num_threads"))
+_FREE = (("run_dir",), ("resume",), ("tracker",), ("snapshot_every_updates",), ("runtime", "num_threads"))
 """Keys that may change between the parts of a run that was stopped: they do not touch what an update does."""
 
 
-def identity(config: dict[str, Any]) -> str:
-    """Names what a run computes: two configurations with the same name may continue each other."""
-    kept = copy.deepcopy(config)
-    for path in _FREE:
-        inner: Any = kept
-        for key in path[:-1]:
-            inner = inner.get(key) or {}
-        inner.pop(path[-1], None)
-    return hashlib.sha256(json.dumps(kept, sort_keys=True, default=str).encode()).hexdigest()
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Identity:
+    """Names what a run computes: two runs of one identity may continue each other."""
+
+    configuration: str
+    """sha256 of the configuration, without what may change on the way."""
+    program: str | None
+    """sha256 of the graph; `None` where the configuration names the graphs."""
+    cluster: str | None
+    """sha256 of the cluster; `None` where the configuration names the clusters."""
+    policy: str | None
+    """revision of the checkpoint that it starts from; `None` for a new policy."""
+
+    @property
+    def name(self) -> str:
+        """All of it, for a snapshot."""
+        return hashlib.sha256(json.dumps(dataclasses.asdict(self), sort_keys=True).encode()).hexdigest()
 
 
-def begin(folder: Path, config: dict[str, Any], *, resume: Literal["auto", "never"]) -> None:
-    """Makes a run folder ready for a run of this configuration, new or continued, and writes `config.yaml`.
+def identity(config: dict[str, Any], *, program: str | None, cluster: str | None, policy: str | None) -> Identity:
+    """The identity of a run of this resolved configuration."""
+    return Identity(configuration=_configuration(config), program=program, cluster=cluster, policy=policy)
 
-    What a run left behind that ended before its first snapshot is removed when its configuration was another one. Raises `InputError` when the folder holds a run
-    that this one cannot continue.
+
+def holds_run_of(folder: Path, config: dict[str, Any], *, resume: Literal["auto", "never"]) -> bool:
+    """Whether the folder holds a run of this configuration, started or done. Changes nothing.
+
+    Raises `InputError` when the folder holds what no run wrote, or a run that this configuration cannot continue.
     """
-    path = folder / "config.yaml"
-    same = path.exists() and identity(yaml.safe_load(path.read_text(encoding="utf-8"))) == identity(config)
+    if not folder.exists():
+        return False
+    if not folder.is_dir():
+        raise InputError(f"run_dir is {folder}, which is a file; name a folder")
+    if not _is_ours(folder):
+        others = sorted(path.name for path in folder.iterdir() if path.name != ".lock" and not path.name.startswith(f".{_RUN_ID}."))
+        if others:
+            raise InputError(f"the folder {folder} holds files that no run wrote ({', '.join(others[:3])}); name another run_dir")
+        return False
+    kept = _stored(folder)
     if (folder / SNAPSHOT).exists():
         if resume == "never":
             raise InputError(f"the run folder {folder} holds a run already; name another run_dir, or continue it with resume=auto")
-        if not same:
-            raise InputError(f"the run folder {folder} holds a run of another configuration (see its config.yaml); name another run_dir")
-    elif not same:
-        for name in _STARTED:
-            (folder / name).unlink(missing_ok=True)
-    write_text(path, yaml.safe_dump(config, sort_keys=False, allow_unicode=True))
-
-
-def run_id(folder: Path) -> str:
-    """The run's name at W&B: drawn once, kept in the folder."""
-    path = folder / "run_id"
-    if not path.exists():
-        write_text(path, secrets.token_hex(6) + "\n")
-    return path.read_text().strip()
+        if kept is None:
+            raise InputError(f"the run folder {folder} holds a run, but its {_IDENTITY} is missing or damaged; name another run_dir")
+        if kept.configuration != _configuration(config):
+            raise InputError(f"the run folder {folder} holds a run of another configuration (see its {_CONFIG}); name another run_dir")
+    return kept is not None and kept.configuration == _configuration(config)
 
 
 @contextmanager
-def stop_signal() -> Iterator[Callable[[], int]]:
-    """Yields a function that tells which signal (SIGINT or SIGTERM) asked the run to stop, 0 if none did. A second one stops at once."""
-    asked = [0]
+def run_folder(
+    folder: Path, config: dict[str, Any], own: Identity, *, cluster: Cluster | None, resume: Literal["auto", "never"]
+) -> Iterator[None]:
+    """Holds the folder, made if need be, for a run of this identity, new or continued; `config.yaml` and `cluster.yaml` are written.
 
-    def handle(number: int, frame: FrameType | None) -> None:
-        if asked[0]:
-            raise KeyboardInterrupt
-        asked[0] = number
-        print("stopping after this update; once more to stop at once", file=sys.stderr)
+    What a run of another identity left behind that ended before its first snapshot is removed. A new run that is refused before it has logged anything leaves
+    nothing. Raises `InputError` when the folder holds a run that this one cannot continue, or another process is at work in it.
+    """
+    was_there = folder.exists()
+    with lock_folder(folder):
+        holds_run_of(folder, config, resume=resume)
+        kept = _stored(folder) if _is_ours(folder) else None
+        if (folder / SNAPSHOT).exists():
+            assert kept is not None
+            _refuse_changes(folder, kept, own)
+        elif kept != own:
+            for name in _STARTED:
+                (folder / name).unlink(missing_ok=True)
+        run_id(folder)
+        if cluster is not None and not (folder / CLUSTER).exists():
+            write_cluster(folder / CLUSTER, cluster)
+        write_text(folder / _CONFIG, yaml.safe_dump(config, sort_keys=False, allow_unicode=True))
+        write_text(folder / _IDENTITY, json.dumps(dataclasses.asdict(own), indent=1) + "\n")
+        try:
+            yield
+        except InputError:
+            if not (folder / METRICS).exists() and not (folder / SNAPSHOT).exists():
+                for name in (*_STARTED, _CONFIG, _RUN_ID, ".lock"):
+                    (folder / name).unlink(missing_ok=True)
+                if not was_there and not any(folder.iterdir()):
+                    folder.rmdir()
+            raise
 
-    former = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield lambda: asked[0]
-    finally:
-        for number, handler in former.items():
-            signal.signal(number, handler)
+
+def run_id(folder: Path) -> str:
+    """The run's name at W&B, which marks the folder as a run's: drawn once, kept in the folder."""
+    if not _is_ours(folder):
+        write_text(folder / _RUN_ID, secrets.token_hex(6) + "\n")
+    return (folder / _RUN_ID).read_text(encoding="ascii").strip()
 
 
-def how_to_continue(script: str, folder: Path) -> str:
-    """The command line that continues this run."""
-    arguments = [argument for argument in sys.argv[1:] if not argument.startswith("run_dir=")]
-    return shlex.join(["python", script, *arguments, f"run_dir={folder}"])
+def how_to_continue(typed: Sequence[str], folder: Path) -> str:
+    """The command line that continues this run; `typed` is the one that began it."""
+    return shlex.join([*without_run_dir(typed), f"run_dir={folder}"])
+
+
+def without_run_dir(typed: Sequence[str]) -> list[str]:
+    """A command line without its `run_dir=`."""
+    return [argument for argument in typed if not argument.startswith("run_dir=")]
 
 
 def source_commit() -> str:
@@ -101,3 +146,33 @@ def source_commit() -> str:
         ["git", "-C", str(root), "status", "--porcelain", "--untracked-files=no"], capture_output=True, text=True, check=False
     )
     return commit.stdout.strip() + ("+" if changed.stdout.strip() else "") if commit.returncode == 0 else f"gdp {gdp.__version__}"
+
+
+def _configuration(config: dict[str, Any]) -> str:
+    kept = copy.deepcopy(config)
+    learner = kept.get("learner") or {}
+    constant_rate = learner.get("learning_rate") == learner.get("final_learning_rate")
+    for path in (*_FREE, ("learner", "updates")) if constant_rate else _FREE:  # a rate that falls does so over all updates
+        inner: Any = kept
+        for key in path[:-1]:
+            inner = inner.get(key) or {}
+        inner.pop(path[-1], None)
+    return hashlib.sha256(json.dumps(kept, sort_keys=True, default=str).encode()).hexdigest()
+
+
+def _is_ours(folder: Path) -> bool:
+    path = folder / _RUN_ID
+    return path.is_file() and re.fullmatch(rb"[0-9a-f]{12}\s*", path.read_bytes()[:100]) is not None
+
+
+def _stored(folder: Path) -> Identity | None:
+    try:
+        return Identity(**json.loads((folder / _IDENTITY).read_bytes()))
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+def _refuse_changes(folder: Path, kept: Identity, own: Identity) -> None:
+    changed = [name for name in ("program", "cluster", "policy") if getattr(kept, name) != getattr(own, name)]
+    if changed:
+        raise InputError(f"the {' and the '.join(changed)} changed since the run in {folder} began; name another run_dir")

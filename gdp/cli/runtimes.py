@@ -66,17 +66,13 @@ def open_judges(
 ) -> Iterator[Judges]:
     """The runtimes that `config` asks for; a real one is ended on leaving. Its profile and its journal of measurements are kept in `folder`.
 
-    Raises `InputError` when measured times are asked for and the model is a graph alone.
+    Measured times need a model with a program (`refuse_graph_alone`).
     """
     if isinstance(config, SimulatorConfig):
         simulator = Simulator(dispatch=config.dispatch, num_threads=config.num_threads)
         yield Judges(graph=model.graph, predictor=simulator, proposed=simulator, judge=simulator, screened=None, compare=None)
         return
-    if model.program is None:
-        raise InputError(
-            f"runtime=pytorch runs a PyTorch program, but the workload is a graph alone ({model.graph.source}); "
-            "name FILE.py:FUNCTION that returns (module, example inputs), or use runtime=simulator"
-        )
+    assert model.program is not None
     with Journal(folder / JOURNAL) as journal:
         known = journal.best(model.graph, cluster, "step_time")
         protocol = Protocol(max_warm_up=5, max_time_s=config.max_time_s)
@@ -91,7 +87,7 @@ def open_judges(
                 objective=objective,
             )
 
-            def compare(candidate: Placement, incumbent: Placement) -> Comparison:
+            def compare(candidate: Placement, incumbent: Placement) -> Comparison | None:
                 return runtime.compare(graph, cluster, candidate, incumbent)
 
             yield Judges(
@@ -99,10 +95,34 @@ def open_judges(
             )
 
 
+def refuse_graph_alone(model: Model) -> None:
+    """Raises `InputError` when the model has no program whose steps could be measured."""
+    if model.program is None:
+        raise InputError(
+            f"runtime=pytorch runs a PyTorch program, but the workload is a graph alone ({model.graph.source}); "
+            "name FILE.py:FUNCTION that returns (module, example inputs), or use runtime=simulator"
+        )
+
+
 def _profiled(graph: Graph, cluster: Cluster, runtime: PyTorchRuntime, path: Path) -> Graph:
     """The graph with measured op times: those in the file of an earlier start, else newly measured and kept there."""
     if not path.exists():
         profile = runtime.profile(graph, cluster)
         write_text(path, json.dumps({kind: seconds.tolist() for kind, seconds in profile.op_time_s.items()}) + "\n")
-    seconds = json.loads(path.read_text(encoding="utf-8"))
-    return graph.with_measured_time({kind: np.array(values, np.float64) for kind, values in seconds.items()})
+    return graph.with_measured_time(read_profile(path, graph, cluster))
+
+
+def read_profile(path: Path, graph: Graph, cluster: Cluster) -> dict[str, np.ndarray]:
+    """Measured seconds per op for each device kind, `{kind: [ops]}`. Raises `InputError` when the file holds anything else."""
+    try:
+        seconds = json.loads(path.read_bytes())
+        measured = {kind: np.array(values, np.float64) for kind, values in seconds.items()}
+    except (OSError, ValueError, TypeError, AttributeError, OverflowError, RecursionError) as error:
+        raise InputError(f"the profile {path} cannot be read: {error}; delete it and start anew") from error
+    whole = all(each.shape == (graph.num_ops,) and np.isfinite(each).all() and (each >= 0).all() for each in measured.values())
+    if set(measured) != set(cluster.kinds) or not whole:
+        raise InputError(
+            f"the profile {path} does not hold {graph.num_ops} seconds for each of the device kinds {', '.join(cluster.kinds)}; "
+            "delete it and start anew"
+        )
+    return measured

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from gdp.errors import InputError
 from gdp.features.config import FeatureConfig
-from gdp.learn.config import LearnConfig, RewardConfig
+from gdp.learn.config import MAX_SEED, LearnConfig, RewardConfig
 from gdp.learn.imitation import ImitationConfig
 from gdp.learn.sources import PretrainingConfig
 from gdp.learn.validation import ValidationConfig
@@ -50,5 +50,7 @@ class TrainConfig:
     snapshot_every_updates: int
 
     def __post_init__(self) -> None:
-        if self.seed < 0 or self.snapshot_every_updates < 1:
-            raise InputError(f"seed is {self.seed} and snapshot_every_updates {self.snapshot_every_updates}; they must be at least 0 and 1")
+        if not 0 <= self.seed <= MAX_SEED:
+            raise InputError(f"seed is {self.seed}; it must lie between 0 and {MAX_SEED}")
+        if self.snapshot_every_updates < 1:
+            raise InputError(f"snapshot_every_updates is {self.snapshot_every_updates}; it must be at least 1")

@@ -7,6 +7,10 @@ from gdp.errors import InputError
 from gdp.learn.advantage import Baseline
 from gdp.measurement import Objective
 
+MAX_SEED = 2**63 - 1
+MAX_SAMPLES = 2**16
+"""The most placements, tasks or passes of one update: all of an update is held in memory."""
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RewardConfig:
@@ -67,6 +71,8 @@ class LearnConfig:
         ):
             if value < 1:
                 raise InputError(f"learner.{name} is {value}; it must be at least 1")
+            if name != "updates" and value > MAX_SAMPLES:
+                raise InputError(f"learner.{name} is {value}; it must be at most {MAX_SAMPLES}")
         if self.minibatches > self.samples_per_update:
             raise InputError(
                 f"learner.minibatches is {self.minibatches} but there are {self.samples_per_update} samples per update; ask for no more parts than samples"
@@ -79,6 +85,8 @@ class LearnConfig:
         ):
             if not number > 0:
                 raise InputError(f"learner.{name} is {number}; it must be positive")
+            if number == math.inf and name in ("learning_rate", "temperature"):
+                raise InputError(f"learner.{name} is infinite; it must be a finite number")
         for name, number in (
             ("final_learning_rate", self.final_learning_rate),
             ("entropy_weight", self.entropy_weight),

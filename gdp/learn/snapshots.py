@@ -5,7 +5,9 @@ Not a checkpoint: a checkpoint (`gdp.hub`) is the policy alone, for others. A sn
 
 import dataclasses
 import fcntl
+import io
 import json
+import pickle
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,7 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from gdp.atomic_file import replacing
+from gdp.atomic_file import replacing, writing
 from gdp.errors import InputError
 from gdp.learn.advantage import History, Trials
 from gdp.learn.learner import Incumbent, Learner
@@ -47,8 +49,10 @@ def save_snapshot(path: Path, learner: Learner, *, run: str, extra: Mapping[str,
         "incumbent": {name: _incumbent_tensors(best) for name, best in learner.incumbent.items()},
         "found": {name: _incumbent_tensors(best) for name, best in learner.found.items()},
     }
+    data = io.BytesIO()
+    torch.save(content, data)  # into memory, because torch has its own errors for a disk that is full
     with replacing(path) as temporary:
-        torch.save(content, temporary)
+        temporary.write_bytes(data.getbuffer())
 
 
 def restore_snapshot(path: Path, learner: Learner, *, run: str) -> dict[str, Any]:
@@ -57,10 +61,33 @@ def restore_snapshot(path: Path, learner: Learner, *, run: str) -> dict[str, Any
     Raises `InputError` when the file is damaged or belongs to a run of another configuration.
     """
     try:
-        content: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
-        document = json.loads(content["document"])
-    except (OSError, RuntimeError, KeyError, ValueError, EOFError) as error:
-        raise InputError(f"the snapshot {path} cannot be read: {error}; delete the run folder and start anew") from error
+        return _restore(path, learner, run=run)
+    except InputError:
+        raise
+    except _DAMAGED as error:
+        raise InputError(
+            f"the snapshot {path} cannot be read: {type(error).__name__}: {error}; delete the run folder and start anew"
+        ) from error
+
+
+_DAMAGED = (
+    OSError,
+    EOFError,
+    RuntimeError,
+    ValueError,
+    TypeError,
+    LookupError,
+    AttributeError,
+    ArithmeticError,
+    AssertionError,
+    pickle.UnpicklingError,
+)
+"""What reading a file raises that is no snapshot, or a damaged one."""
+
+
+def _restore(path: Path, learner: Learner, *, run: str) -> dict[str, Any]:
+    content: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
+    document = json.loads(content["document"])
     if document["format"] != _FORMAT:
         raise InputError(
             f"the snapshot {path} has format {document['format']}, this version reads {_FORMAT}; start the run anew in another run_dir"
@@ -90,8 +117,10 @@ def lock_folder(folder: Path) -> Iterator[None]:
 
     Raises `InputError` when another run holds it.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    with open(folder / ".lock", "w") as file:
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        file = open(folder / ".lock", "w")
+    with file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:

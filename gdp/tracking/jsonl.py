@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from gdp.atomic_file import write_text
+from gdp.errors import InputError
 
 
 class JsonlTracker:
@@ -29,12 +30,17 @@ class JsonlTracker:
 
 
 def _kept(path: Path, resume_step: int) -> list[str]:
+    """The lines of an earlier part of the run up to that step; what is no such line is dropped."""
+    try:
+        text = path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror or error}; move it away") from error
     lines = []
-    for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
+    for line in text.splitlines():
         try:
-            step = json.loads(line)["step"]
-        except ValueError:
+            row = json.loads(line)
+        except (ValueError, RecursionError):
             continue
-        if step <= resume_step:
+        if isinstance(row, dict) and type(row.get("step")) is int and row["step"] <= resume_step:
             lines.append(line + "\n")
     return lines

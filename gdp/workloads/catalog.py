@@ -48,12 +48,16 @@ class Workload:
 
 
 def workload(name: str) -> Workload:
-    """The workload of this name. Raises `InputError` that lists the names when there is none."""
+    """The workload of this name. Raises `InputError` with the nearest names, and one of each family, when there is none."""
     names = [entry.name for entry in CATALOG]
     if name not in names:
-        close = difflib.get_close_matches(name, names, n=1)
-        hint = f"did you mean {close[0]!r}? " if close else ""
-        raise InputError(f"there is no workload {name!r}; {hint}the workloads are {', '.join(names)}")
+        close = difflib.get_close_matches(name, names, n=3, cutoff=0.4)
+        hint = f"did you mean {' or '.join(map(repr, close))}? " if close else ""
+        families = {entry.family: entry.name for entry in reversed(CATALOG)}
+        examples = ", ".join(reversed([name for name in families.values() if name not in close]))
+        raise InputError(
+            f"there is no workload {name!r}; {hint}one of each family: {examples}; or name FILE.py:FUNCTION or a .parquet file"
+        )
     return CATALOG[names.index(name)]
 
 

@@ -99,16 +99,22 @@ def test_a_value_of_the_wrong_kind_is_refused(override: str, hint: str) -> None:
 
 
 def test_free_names_of_workload_and_cluster() -> None:
-    assert translate(["workload=resnet50", "cluster=local"]) == ["workload=named", "workload.name=resnet50", "cluster_source=local"]
-    assert translate(["workload=synthetic", "cluster=p100x4", "seed=1"]) == ["workload=synthetic", "cluster=p100x4", "seed=1"]
+    assert translate("finetune", ["workload=resnet50", "cluster=local"]) == [
+        "workload=named",
+        "workload.name=resnet50",
+        "cluster_source=local",
+    ]
+    assert translate("train", ["workload=synthetic", "cluster=p100x4", "seed=1"]) == ["workload=synthetic", "cluster=p100x4", "seed=1"]
     filled = fill(
-        FinetuneSettings, resolved(composed("finetune", translate(["workload=a b/m.py:build", "cluster=my c.yaml", "run_dir=r"]))), where=""
+        FinetuneSettings,
+        resolved(composed("finetune", translate("finetune", ["workload=a b/m.py:build", "cluster=my c.yaml", "run_dir=r"]))),
+        where="",
     )
     assert filled.workload == NamedWorkload(name="a b/m.py:build") and filled.cluster_source == "my c.yaml"
 
 
 def test_a_missing_workload_is_told() -> None:
-    with pytest.raises(InputError, match=r"workload\.name"):
+    with pytest.raises(InputError, match="workload=NAME"):
         resolved(composed("finetune", ["run_dir=r"]))
 
 
