@@ -1,0 +1,167 @@
+"""What a policy reaches at first sight: at most 64 simulated samples, on graphs that it never learned on, beside every placement that needs no search.
+
+    python benchmarks/zero_shot.py [--policy gdp-tiny] [--seeds 3] [--out benchmarks/results/zero_shot.json] [--write-card FOLDER]
+
+The ratio of a cell is the policy's step time over that of the best simple placement (one device, contiguous, METIS, list scheduling). `--write-card` writes the
+hold-out figures of seed 0 into the card of a checkpoint folder.
+"""
+
+import argparse
+import dataclasses
+import json
+from pathlib import Path
+
+import numpy as np
+import yaml
+from rich.console import Console
+from rich.table import Table
+
+from gdp.atomic_file import write_text
+from gdp.candidate import Candidate, best
+from gdp.cli.candidates import policy_placer, simple_placers
+from gdp.cli.report_data import environment
+from gdp.cluster import preset
+from gdp.compare import candidates
+from gdp.hub import Card, Result, load_checkpoint, save_checkpoint
+from gdp.runtime.simulator import Simulator
+from gdp.workloads.catalog import CATALOG
+
+CLUSTERS = ("p100x2", "p100x4", "p100x8", "unequal", "cpu-gpu", "two-machines")
+NUM_SAMPLES = 64
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class Cell:
+    """One graph on one cluster."""
+
+    workload: str
+    split: str
+    cluster: str
+    simple: Candidate
+    policy: list[Candidate]
+
+    @property
+    def ratios(self) -> list[float]:
+        return [one.predicted.step_time_s / self.simple.predicted.step_time_s for one in self.policy]
+
+
+def evaluate(policy: str, *, num_seeds: int, console: Console) -> list[Cell]:
+    runtime, cells = Simulator(), []
+    placers = {
+        seed: {"zero-shot": policy_placer(policy, runtime=runtime, num_samples=NUM_SAMPLES, seed=seed, objective="step_time")}
+        for seed in range(num_seeds)
+    }
+    for entry in CATALOG:
+        if entry.split == "pretraining":
+            continue
+        graph = entry.build()
+        for name in CLUSTERS:
+            cluster = preset(name)
+            simple = candidates(graph, cluster, simple_placers(runtime=runtime, seed=0, objective="step_time"), runtime=runtime)
+            found = [candidates(graph, cluster, placers[seed], runtime=runtime)[0] for seed in placers]
+            cells.append(
+                Cell(workload=entry.name, split=entry.split, cluster=name, simple=best(simple, objective="step_time"), policy=found)
+            )
+        console.print(f"{entry.name}: done", highlight=False)
+    return cells
+
+
+def geometric_mean(values: list[float]) -> float:
+    return float(np.exp(np.mean(np.log(values))))
+
+
+def summary(cells: list[Cell], split: str, num_seeds: int) -> dict[str, object]:
+    chosen = [cell for cell in cells if cell.split == split]
+    return {
+        "cells": len(chosen),
+        "geometric_mean_by_seed": [geometric_mean([cell.ratios[seed] for cell in chosen]) for seed in range(num_seeds)],
+        "worst": max(max(cell.ratios) for cell in chosen),
+        "faster_than_every_simple_placement": sum(float(np.median(cell.ratios)) < 1 for cell in chosen),
+    }
+
+
+def write_card(folder: Path, cells: list[Cell], *, commit: str) -> None:
+    """The card of a checkpoint with the hold-out figures of seed 0; what it says of the training stays, as `train_config.yaml` and the recipe tell it."""
+    config = yaml.safe_load((folder / "train_config.yaml").read_text())
+    config.pop("run_dir", None)
+    results = tuple(
+        Result(
+            workload=cell.workload,
+            cluster=cell.cluster,
+            split=cell.split,
+            evaluations=NUM_SAMPLES,
+            step_time_s=cell.policy[0].predicted.step_time_s,
+            baseline=cell.simple.name,
+            baseline_s=cell.simple.predicted.step_time_s,
+        )
+        for cell in cells
+        if cell.split == "hold-out"
+    )
+
+    card = Card(
+        name=str(config["name"]),
+        summary=f"A device-placement policy of the GDP family ({config['policy']['decoding']} decoding), pretrained in the simulator on step time: "
+        f"{config['imitation']['steps']} steps of imitating searched placements, then PPO, the best of it by zero-shot quality on the validation split. "
+        "The results below are reproduced by `python benchmarks/zero_shot.py`.",
+        recipe="python train.py experiment=tiny runtime.num_threads=1",
+        commit=commit,
+        corpus=f"{config['workload']['num_tasks']} pairs of graph and cluster, {100 * config['workload']['synthetic_fraction']:.0f} % of the graphs synthetic, the "
+        "others of the catalog's pretraining split",
+        seeds=(int(config["seed"]),),
+        results=results,
+        limits=f"Trained on graphs of at most {config['workload']['max_ops']} ops and clusters of 2 to 8 devices, in simulation alone. Where one device is best it "
+        "often does not find that, most of all over slow links: keep the simple placements beside it, as `gdp place` does.",
+    )
+    save_checkpoint(
+        folder,
+        load_checkpoint(folder),
+        card=card,
+        metrics=json.loads((folder / "metrics.json").read_text()),
+        train_config=yaml.safe_dump(config, sort_keys=False),
+        replace=True,
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--policy", default="gdp-tiny")
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--write-card", type=Path)
+    parser.add_argument("--commit", default="unknown", help="of the source that trained the policy, for the card")
+    options = parser.parse_args()
+    console = Console()
+    cells = evaluate(options.policy, num_seeds=options.seeds, console=Console(stderr=True))
+    table = Table(
+        title=f"{options.policy}, {NUM_SAMPLES} samples, {options.seeds} seeds: step time over the best simple placement's",
+        title_justify="left",
+    )
+    for column in ("workload", *CLUSTERS):
+        table.add_column(column, justify="left" if column == "workload" else "right", no_wrap=True)
+    for workload in dict.fromkeys(cell.workload for cell in cells):
+        row = {cell.cluster: float(np.median(cell.ratios)) for cell in cells if cell.workload == workload}
+        table.add_row(workload, *(f"{row[name]:.3f}" for name in CLUSTERS))
+    console.print(table)
+    summaries = {split: summary(cells, split, options.seeds) for split in ("validation", "hold-out")}
+    for split, figures in summaries.items():
+        console.print(split, figures)
+    if options.out:
+        rows = [
+            {
+                "workload": cell.workload,
+                "split": cell.split,
+                "cluster": cell.cluster,
+                "best_simple": cell.simple.name,
+                "best_simple_s": cell.simple.predicted.step_time_s,
+                "policy_s": [one.predicted.step_time_s for one in cell.policy],
+            }
+            for cell in cells
+        ]
+        document = {"policy": options.policy, "num_samples": NUM_SAMPLES, "summary": summaries, "cells": rows, "environment": environment()}
+        write_text(options.out, json.dumps(document, indent=1) + "\n")
+    if options.write_card:
+        write_card(options.write_card, cells, commit=options.commit)
+
+
+if __name__ == "__main__":
+    main()
