@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from gdp.atomic_file import replacing
+from gdp.capture.parquet_pages import count_values
 from gdp.errors import InputError
 from gdp.graph import MAX_BYTES, Graph
 
@@ -22,6 +23,9 @@ MAX_OPS = 5_000_000
 
 MAX_FILE_BYTES = 4 * 2**30
 """The most bytes that one file may have, and may declare to have when uncompressed."""
+
+MAX_VALUES = 120_000_000
+"""The most numbers and strings that one file may hold: a graph of `MAX_OPS` with some twenty values an op. A file for fewer ops may hold a thousand an op."""
 
 _VERSION_KEY, _VERSION, _COUNT_KEY = b"gdp_graph_schema", b"1", b"gdp_num_graphs"
 _STRINGS = ("op_type", "name", "module_path", "tensor_dtype")
@@ -95,17 +99,21 @@ def _row(graph: Graph) -> dict[str, Any]:
 
 def _read_table(path: Path) -> pa.Table:
     if not path.is_file():
-        raise InputError(f"there is no graph file {path}; check the name, or write one with `gdp capture`")
+        raise InputError(f"there is no graph file {path}; check the name, or write one with `gdp.capture.parquet.write_graphs`")
     if path.stat().st_size > MAX_FILE_BYTES:
         raise InputError(f"the graph file {path} has {path.stat().st_size} bytes; at most {MAX_FILE_BYTES} are read: split it")
     try:
+        num_values = count_values(path)
+        if num_values > MAX_VALUES:
+            raise InputError(f"the graph file {path} holds {num_values} values; at most {MAX_VALUES} are read: split it")
         with pq.ParquetFile(path, page_checksum_verification=True, thrift_container_size_limit=10**6) as file:
-            _check_declared(file, path)
+            _check_declared(file, path, num_values)
             table = file.read(use_threads=False)
             if table.num_rows != file.metadata.num_rows:
                 raise InputError(
                     f"the graph file {path} declares {file.metadata.num_rows} graphs and holds {table.num_rows}; fetch it again"
                 )
+            table.validate(full=True)
             return table
     except InputError:
         raise
@@ -114,7 +122,7 @@ def _read_table(path: Path) -> pa.Table:
         raise InputError(f"the graph file {path} is damaged or is not Parquet ({reason}); fetch or capture it again") from error
 
 
-def _check_declared(file: pq.ParquetFile, path: Path) -> None:
+def _check_declared(file: pq.ParquetFile, path: Path, num_values: int) -> None:
     """Everything that can be known without reading the data."""
     metadata = file.metadata.metadata or {}
     version = metadata.get(_VERSION_KEY)
@@ -149,6 +157,10 @@ def _check_declared(file: pq.ParquetFile, path: Path) -> None:
     if any(count is None or not 0 < count <= MAX_OPS for count in declared) or sum(declared) > MAX_OPS:
         raise InputError(
             f"num_ops in the graph file {path} is {declared[:20]}; graphs have at least one op, and at most {MAX_OPS} are read: split it"
+        )
+    if num_values > 1000 * sum(declared) + 100_000:
+        raise InputError(
+            f"the graph file {path} holds {num_values} values for {sum(declared)} ops, which no graph needs; fetch or capture it again"
         )
 
 

@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gdp.capture import parquet
+from gdp.capture.parquet_pages import count_values
 from gdp.errors import InputError
 from gdp.graph import Graph
 from tests.strategies import graphs
@@ -204,4 +205,33 @@ def test_huge_files_are_refused_before_they_are_read(tmp_path: Path, monkeypatch
     parquet.write_graphs(path, [small()])
     monkeypatch.setattr(parquet, "MAX_FILE_BYTES", 100)
     with pytest.raises(InputError, match="at most 100 are read"):
+        parquet.read_graphs(path)
+
+
+def test_all_values_are_counted(tmp_path: Path) -> None:
+    path = tmp_path / "table.parquet"
+    pq.write_table(pa.table({"a": [[1, 2], [3], [4, 5, 6]], "b": [0.5, 0.25, 0.125]}), path, use_dictionary=False, data_page_size=1)
+    assert count_values(path) == 6 + 3
+    pq.write_table(pa.table({"a": ["x"] * 1000}), path, row_group_size=500)
+    assert count_values(path) == 1000 + 2  # and each row group's dictionary of one
+    parquet.write_graphs(path, [small()])
+    metadata = pq.read_metadata(path).row_group(0)
+    assert count_values(path) >= sum(metadata.column(number).num_values for number in range(metadata.num_columns))
+
+
+def test_a_small_file_of_many_values_is_refused_before_it_is_read(tmp_path: Path) -> None:
+    path = changed(tmp_path, "flops", [np.zeros(3_000_000)])
+    assert path.stat().st_size < 100_000
+    before = pa.total_allocated_bytes()
+    with pytest.raises(InputError, match="values for 3 ops, which no graph needs"):
+        parquet.read_graphs(path)
+    assert pa.total_allocated_bytes() - before < 2**20
+
+
+def test_text_that_is_no_text_is_refused(tmp_path: Path) -> None:
+    path = changed(tmp_path, "source", ["text"])
+    table = pq.read_table(path)
+    wrong = pa.StringArray.from_buffers(1, pa.py_buffer(np.array([0, 2], np.int32).tobytes()), pa.py_buffer(b"\xff\xfe"))
+    write(path, table.set_column(table.schema.get_field_index("source"), "source", wrong))
+    with pytest.raises(InputError, match="damaged"):
         parquet.read_graphs(path)

@@ -1,6 +1,3 @@
-import logging
-import sys
-
 """Capture of PyTorch modules: graphs known by hand, programs that compute what the module computes, and errors that help."""
 
 import dataclasses
