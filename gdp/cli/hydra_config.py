@@ -24,6 +24,8 @@ from gdp.errors import InputError
 Run = Callable[[dict[str, Any], Sequence[str]], int]
 """What is run with the resolved configuration and the command line as it was typed; it returns the exit code."""
 
+_NO_WORKLOAD = "no workload is named; say workload=NAME, a workload of the catalog, FILE.py:FUNCTION, or a graph file (.parquet)"
+
 
 def launch(name: str, run: Run, arguments: Sequence[str]) -> int:
     """Composes `conf/<name>.yaml` with the command line's overrides, runs, and returns the exit code: 2 for a user's mistake, told in one sentence.
@@ -54,7 +56,9 @@ def translate(name: str, arguments: Sequence[str]) -> list[str]:
     translated = []
     for argument in arguments:
         key, _, value = argument.partition("=")
-        if name == "finetune" and key == "workload" and value and value not in options("workload"):
+        if name == "finetune" and argument == "workload=":
+            raise InputError(_NO_WORKLOAD)
+        if name == "finetune" and key == "workload" and "=" in argument and value not in options("workload"):
             translated += ["workload=named", f"workload.name={_quoted(value)}"]
         elif key == "cluster" and value and (value == "local" or value.endswith((".yaml", ".yml"))):
             translated.append(f"cluster_source={_quoted(value)}")
@@ -94,9 +98,7 @@ def resolved(config: DictConfig) -> dict[str, Any]:
         plain = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
     except MissingMandatoryValue as error:
         if error.full_key == "workload.name":
-            raise InputError(
-                "no workload is named; say workload=NAME, a workload of the catalog, FILE.py:FUNCTION, or a graph file (.parquet)"
-            ) from error
+            raise InputError(_NO_WORKLOAD) from error
         raise InputError(f"{error.full_key} has no value; give it on the command line as {error.full_key}=VALUE") from error
     except OmegaConfBaseException as error:
         raise InputError(f"{_first_line(error)}; mend the value on the command line") from error
@@ -153,14 +155,12 @@ def _check_grammar(argument: str) -> None:
 
 
 def _check_option(group: str, value: str) -> None:
-    hint = ", `local`, or a YAML file (.yaml)" if group == "cluster" else ""
     known = options(group)
+    forms = ", which may be a preset, `local` or a YAML file (.yaml)" if group == "cluster" else ""
     if value in ("", "null"):
-        raise InputError(f"{group}={value} names none; leave it out for the default, or name one of {', '.join(known)}{hint}")
+        raise InputError(f"{group}={value} names nothing{forms}; leave it out for the default; known are {', '.join(known)}")
     if value not in known:
-        raise InputError(
-            f"there is no {group} {value!r}; {did_you_mean(value, known)}" + (f" A cluster may also be{hint[1:]}" if hint else "")
-        )
+        raise InputError(f"there is no {group} {value!r}{forms}; {did_you_mean(value, known)}")
 
 
 def _plain(config: DictConfig) -> dict[Any, Any]:

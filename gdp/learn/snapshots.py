@@ -8,6 +8,7 @@ import fcntl
 import io
 import json
 import pickle
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -86,7 +87,9 @@ _DAMAGED = (
 
 
 def _restore(path: Path, learner: Learner, *, run: str) -> dict[str, Any]:
-    content: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch remarks on the pickle protocol of a file that it then refuses
+        content: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
     document = json.loads(content["document"])
     if document["format"] != _FORMAT:
         raise InputError(

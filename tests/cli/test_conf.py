@@ -10,7 +10,7 @@ import pytest
 from gdp.bundled import bundled
 from gdp.cli.fill import fill
 from gdp.cli.finetune_config import FinetuneSettings, NamedWorkload, PyTorchConfig
-from gdp.cli.hydra_config import check_overrides, composed, options, resolved, translate
+from gdp.cli.hydra_config import check_overrides, composed, launch, options, resolved, translate
 from gdp.cli.train_config import SimulatorConfig, TrainConfig
 from gdp.errors import InputError
 from gdp.learn.config import RewardConfig
@@ -74,6 +74,12 @@ def test_a_leaf_lists_exactly_the_fields(path: Path) -> None:
         ("cluster=p100x5", "did you mean 'p100x"),
         ("zzz=1", "known are"),
         ("seed", "key=value"),
+        ("cluster=nope", "`local` or a YAML file"),
+        ("cluster=null", "names nothing"),
+        ("cluster=", "names nothing"),
+        ("workload=nosuch", "known are .*pretraining"),
+        ("seed=[", "cannot be read"),
+        ("seed=1,2", "several values"),
     ],
 )
 def test_a_misspelt_key_or_option_gets_the_nearest(override: str, hint: str) -> None:
@@ -91,6 +97,11 @@ def test_a_misspelt_key_or_option_gets_the_nearest(override: str, hint: str) -> 
         ("reward.invalid=3", "negative"),
         ("+policy.color=red", "policy has no key 'color'"),
         ("~seed", "lacks seed"),
+        (f"seed={2**70}", "seed is .* between 0 and"),
+        ("run_dir=null", "run_dir is None; it must be the path of a folder"),
+        ("run_dir=", "the path of a folder"),
+        ("learner.learning_rate=inf", "must be a finite number"),
+        ("learner.samples_per_update=1000000000", "at most 65536"),
     ],
 )
 def test_a_value_of_the_wrong_kind_is_refused(override: str, hint: str) -> None:
@@ -111,6 +122,40 @@ def test_free_names_of_workload_and_cluster() -> None:
         where="",
     )
     assert filled.workload == NamedWorkload(name="a b/m.py:build") and filled.cluster_source == "my c.yaml"
+
+
+@pytest.mark.parametrize("name", ["it's.py:f", "it\\'s.py:f", "a,b c.py:f", "back\\", "[x].parquet"])
+def test_a_name_with_special_characters_arrives_as_it_was_typed(name: str) -> None:
+    overrides = translate("finetune", [f"workload={name}", "run_dir=r"])
+    check_overrides("finetune", overrides)
+    assert resolved(composed("finetune", overrides))["workload"] == {"name": name}
+
+
+def test_an_empty_policy_or_workload_is_refused() -> None:
+    with pytest.raises(InputError, match="init is empty"):
+        _finetune("init=")
+    with pytest.raises(InputError, match="workload=NAME"):
+        translate("finetune", ["workload="])
+
+
+@pytest.mark.parametrize("flag", ["-m", "--multirun"])
+def test_several_jobs_at_once_are_refused(flag: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert launch("train", lambda config, typed: 0, [flag, "seed=1,2"]) == 2
+    assert "one by one" in capsys.readouterr().err
+
+
+def test_debug_raises_the_mistake(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HYDRA_FULL_ERROR", "0")
+    with pytest.raises(InputError, match="did you mean 'policy.hidden'"):
+        launch("train", lambda config, typed: 0, ["--debug", "polcy.hidden=3"])
+
+
+def test_a_run_gets_its_configuration_and_the_command_as_typed() -> None:
+    seen = []
+    assert (
+        launch("train", lambda config, typed: seen.append((config["cluster_source"], typed[-2:])) or 7, ["cluster=local", "run_dir=r"]) == 7
+    )
+    assert seen == [("local", ["cluster=local", "run_dir=r"])]
 
 
 def test_a_missing_workload_is_told() -> None:

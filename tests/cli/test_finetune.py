@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -43,3 +44,39 @@ def test_the_result_is_the_best_candidate_and_the_file_can_be_read_back(tmp_path
     assert result["curve"]["best_s"][-1] == times["fine-tuned"] <= times["zero-shot"]
     one_device = len(set(placement.device.tolist())) == 1
     assert result["verdict"].startswith("one device is best") == one_device
+
+
+def _run(folder: Path, *, lines: int | None = None) -> tuple[int, str]:
+    """Runs in `folder / "run"`; killed once `lines` metrics are logged, where that is given."""
+    command = [sys.executable, str(ROOT / "finetune.py"), "workload=program.py:build", "cluster=p100x2", "init=null", "policy=tiny"]
+    command += ["finetune.evaluations=96", "finetune.search_evaluations=50", "snapshot_every_updates=3", "run_dir=run"]
+    child = subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    metrics = folder / "run" / "metrics.jsonl"
+    while lines is not None and child.poll() is None and (not metrics.exists() or metrics.read_text().count("\n") < lines):
+        time.sleep(0.005)
+    if lines is not None:
+        child.kill()
+    _, err = child.communicate()
+    return child.returncode, err
+
+
+def _files(folder: Path) -> list[object]:
+    rows = [json.loads(line) for line in (folder / "run" / "metrics.jsonl").read_text().splitlines()]
+    untimed = [{name: value for name, value in row.items() if not name.startswith("time/")} for row in rows]
+    return [json.loads((folder / "run" / name).read_text()) for name in ("result.json", "placement.json")] + [untimed]
+
+
+@pytest.mark.slow
+def test_a_run_that_was_killed_before_and_after_its_first_snapshot_ends_with_the_same_result(tmp_path: Path) -> None:
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    for folder in (whole, broken):
+        folder.mkdir()
+        (folder / "program.py").write_text(PROGRAM)
+    assert _run(whole)[0] == 0
+    assert _run(broken, lines=1)[0] == -9 and not (broken / "run" / "snapshot.pt").exists()
+    assert _run(broken, lines=4)[0] == -9 and (broken / "run" / "snapshot.pt").exists()
+    assert _run(broken)[0] == 0
+    assert _files(broken) == _files(whole)
+    (broken / "program.py").write_text(PROGRAM.replace("num_ops=60", "num_ops=61"))
+    code, err = _run(broken)
+    assert code == 2 and "the program changed since the run" in err

@@ -1,6 +1,7 @@
 """A run that is killed continues to the same result, bit for bit."""
 
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -100,6 +101,22 @@ def test_a_snapshot_of_another_run_or_a_damaged_one_is_refused(tmp_path: Path) -
     with pytest.raises(InputError, match="another configuration"):
         restore_snapshot(path, learner(0), run="other")
     path.write_bytes(path.read_bytes()[:1000])
+    with pytest.raises(InputError, match="cannot be read"):
+        restore_snapshot(path, learner(0), run="one")
+
+
+@pytest.mark.parametrize("content", [b"", b"garbage", pickle.dumps(print), pickle.dumps([1]), b"PK\x03\x04", b"\x80\x02"])
+def test_what_is_no_snapshot_is_refused(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "s.pt"
+    path.write_bytes(content)
+    with pytest.raises(InputError, match="cannot be read"):
+        restore_snapshot(path, learner(0), run="one")
+
+
+@pytest.mark.parametrize("content", [[1], {}, {"document": 3}, {"document": "[]"}, {"document": '{"format": 2, "run": "one"}'}])
+def test_a_snapshot_that_lacks_something_is_refused(tmp_path: Path, content: object) -> None:
+    path = tmp_path / "s.pt"
+    torch.save(content, path)
     with pytest.raises(InputError, match="cannot be read"):
         restore_snapshot(path, learner(0), run="one")
 

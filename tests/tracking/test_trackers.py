@@ -34,6 +34,15 @@ def test_a_run_that_continues_holds_every_step_once(tmp_path: Path) -> None:
     assert _lines(path) == [{"step": 1, "a": 1.0}, {"step": 2, "a": 2.0}, {"step": 3, "a": 3.5}]
 
 
+def test_what_is_no_line_of_a_run_is_dropped_and_a_folder_refused(tmp_path: Path) -> None:
+    path = tmp_path / "m.jsonl"
+    path.write_bytes(b'{"step": 1, "a": 1.0}\n[1]\n{}\n3\nnull\n{"step": "x"}\n{"step": true}\n\xff\xfe\n{"step": 2, "a": 2.0}\n')
+    JsonlTracker(path, resume_step=2).close()
+    assert _lines(path) == [{"step": 1, "a": 1.0}, {"step": 2, "a": 2.0}]
+    with pytest.raises(InputError, match="cannot read"):
+        JsonlTracker(tmp_path, resume_step=2)
+
+
 def _wandb_records(path: Path) -> list[object]:
     """The records of an offline file: a LevelDB log (32 KiB blocks; crc, length, type before each piece) of protocol buffers."""
     from wandb.proto import wandb_internal_pb2

@@ -43,7 +43,7 @@ def test_a_name_is_one_graph_and_different_names_are_different_graphs() -> None:
 def test_an_unknown_name_gets_a_hint() -> None:
     with pytest.raises(InputError, match="did you mean 'inception-v3-training'"):
         workload("inception-v3-trainin")
-    with pytest.raises(InputError, match="the workloads are layered-60-inference-0"):
+    with pytest.raises(InputError, match="one of each family: layered-60-inference-0"):
         workload("?")
 
 
