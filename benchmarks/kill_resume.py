@@ -90,10 +90,8 @@ def main() -> None:
             if options.real:
                 reference = Path(temporary) / f"replayed-{number}"
                 reference.mkdir()
-                for name in ("journal.jsonl", "profile.json", "cluster.yaml", "config.yaml", "run_id"):
+                for name in ("journal.jsonl", "profile.json", "cluster.yaml", "identity.json", "run_id"):
                     shutil.copy(folder / name, reference / name)
-                text = (reference / "config.yaml").read_text().replace(str(folder), str(reference))
-                (reference / "config.yaml").write_text(text)
                 finish(reference, real=True)
             differs = differences(folder, reference)
             rows.append({"killed_after_s": after_s, "killed": killed, "had_snapshot": had_snapshot, "differences": differs})

@@ -39,6 +39,8 @@ def resolve(name_or_path: str | Path) -> Resolved:
     A bundled name comes first, then a folder that exists, then the Hub. Raises `InputError` when there is no such policy, or when it cannot be had offline.
     """
     name = str(name_or_path)
+    if not name:
+        raise InputError("the policy's name is empty; give a bundled name, a folder, or org/name for the Hugging Face Hub")
     if isinstance(name_or_path, str) and name in available():
         return _local(bundled("checkpoints") / name, name)
     if not name.startswith("hf://") and Path(name).is_dir():

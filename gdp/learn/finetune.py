@@ -140,7 +140,7 @@ def finetune(
             )
         )
     single = best_single(known, objective=objective)
-    winner, comparison = _choose(known, single, compare=compare, objective=objective)
+    known, winner, comparison = _choose(known, single, compare=compare, objective=objective)
     if not np.isfinite(winner.objective_s(objective)):
         raise InputError(
             f"no placement of the graph from {task.graph.source!r} could run on cluster {task.cluster.name!r}: {winner.judged.detail}"
@@ -211,26 +211,44 @@ def verdict(winner: Candidate, single: Candidate | None, comparison: Comparison 
 
 
 def _choose(
-    known: Sequence[Candidate], single: Candidate | None, *, compare: Compare | None, objective: Objective
-) -> tuple[Candidate, Comparison | None]:
-    """The candidate to use, and how it compared with the best single device when the two were timed in turn.
+    known: list[Candidate], single: Candidate | None, *, compare: Compare | None, objective: Objective
+) -> tuple[list[Candidate], Candidate, Comparison | None]:
+    """The candidates, the one to use, and how that compared with the best single device when the two were timed in turn.
 
-    The fastest of many noisy measurements looks faster than it is, so up to `_FINALISTS` of the fastest must hold against one device, else that one is chosen.
+    The fastest of many noisy measurements looks faster than it is, so the `_FINALISTS` fastest are timed against one device once more, for a fixed number of steps, and
+    what they then take is what the candidates say. The fastest that is surely faster than one device is used, else the first that may be, else that device. What
+    is timed in turn is the step, so a bottleneck stays as it was measured.
     """
-    winner = best_of(known, objective=objective)
     if compare is None or single is None or objective != "step_time":
-        return winner, None  # what is timed in turn is the step, so a bottleneck stays as it was measured
-    ahead = [candidate for candidate in known if candidate.objective_s(objective) < single.objective_s(objective)]
-    noisy: tuple[Candidate, Comparison] | None = None
+        return known, best_of(known, objective=objective), None
+    ahead = [candidate for candidate in known if candidate.num_devices > 1 and np.isfinite(candidate.objective_s(objective))]
+    compared: dict[str, Comparison] = {}
     for finalist in sorted(ahead, key=lambda candidate: candidate.objective_s(objective))[:_FINALISTS]:
         comparison = compare(finalist.placement, single.placement)
-        if comparison is None:
-            continue
-        if comparison.verdict == "faster":
-            return finalist, comparison
-        if comparison.verdict == "too_noisy" and noisy is None:
-            noisy = finalist, comparison
-    return (single, None) if noisy is None else noisy
+        if comparison is not None:
+            compared[finalist.name] = comparison
+    known = [_timed_in_turn(candidate, compared.get(candidate.name), single) for candidate in known]
+    for verdict in ("faster", "too_noisy"):
+        held = [candidate for candidate in known if candidate.name in compared and compared[candidate.name].verdict == verdict]
+        if held:
+            winner = best_of(held, objective=objective)
+            return known, winner, compared[winner.name]
+    return known, single, None
+
+
+def _timed_in_turn(candidate: Candidate, comparison: Comparison | None, single: Candidate) -> Candidate:
+    """The candidate with the step time that the comparison found, on the scale of the single device's."""
+    if comparison is None or candidate.measured is None:
+        return candidate
+    reference_s = single.judged.step_time_s
+    measured = dataclasses.replace(
+        candidate.measured,
+        step_time_s=comparison.ratio * reference_s,
+        step_time_low_s=comparison.low * reference_s,
+        step_time_high_s=comparison.high * reference_s,
+        num_runs=comparison.num_pairs,
+    )
+    return dataclasses.replace(candidate, measured=measured)
 
 
 def _incumbent(task: Task, candidate: Candidate) -> Incumbent:
