@@ -109,8 +109,8 @@ def write_card(folder: Path, cells: list[Cell], *, commit: str) -> None:
         "others of the catalog's pretraining split",
         seeds=(int(config["seed"]),),
         results=results,
-        limits=f"Trained on graphs of at most {config['workload']['max_ops']} ops and clusters of 2 to 8 devices, in simulation alone. Where one device is best it "
-        "often does not find that, most of all over slow links: keep the simple placements beside it, as `gdp place` does.",
+        limits=f"Trained on graphs of at most {config['workload']['max_ops']} ops and clusters of 2 to 8 devices, in simulation alone. It loses to the best simple placement on "
+        "some graphs, most of all over slow links (two-tower-recommender on two machines: by up to 44 %): keep the simple placements beside it, as `gdp place` does.",
     )
     save_checkpoint(
         folder,
