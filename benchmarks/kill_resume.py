@@ -90,7 +90,7 @@ def main() -> None:
             if options.real:
                 reference = Path(temporary) / f"replayed-{number}"
                 reference.mkdir()
-                for name in ("journal.jsonl", "profile.json", "cluster.yaml", "identity.json", "run_id"):
+                for name in ("journal.jsonl", "comparisons.json", "profile.json", "cluster.yaml", "identity.json", "run_id"):
                     shutil.copy(folder / name, reference / name)
                 finish(reference, real=True)
             differs = differences(folder, reference)

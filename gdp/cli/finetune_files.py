@@ -2,6 +2,7 @@
 
 import json
 import math
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,10 +12,13 @@ import gdp
 from gdp.atomic_file import write_text
 from gdp.candidate import Candidate
 from gdp.cli.report_data import section
+from gdp.cli.run_folder import source_commit, without_run_dir
+from gdp.hub import Card, save_checkpoint
 from gdp.learn.finetune import FinetuneResult
 from gdp.learn.task import Task
 from gdp.measurement import Measurement, Objective, Status
-from gdp.placement import write_placement
+from gdp.placement import Origin, write_placement
+from gdp.policy.policy import Policy
 from gdp.report import Curve, Probe, Section
 from gdp.runtime.journal import Measured
 from gdp.runtime.simulator import Simulator
@@ -56,6 +60,22 @@ def write_result(folder: Path, task: Task, result: FinetuneResult, *, objective:
         },
     }
     write_text(folder / "result.json", json.dumps(document, indent=1, allow_nan=False) + "\n")
+
+
+def write_checkpoint(folder: Path, policy: Policy, task: Task, result: FinetuneResult, *, origin: Origin, typed: Sequence[str]) -> None:
+    """Writes the adapted policy as a checkpoint that `init=`, `--policy` and `gdp hub push` take; its card names the policy it came from."""
+    card = Card(
+        name=f"{Path(origin.policy or 'new').name.partition('@')[0]}-finetuned",
+        summary=f"Adapted to one graph on one cluster by {int(result.evaluations[-1])} evaluations. {result.verdict}.",
+        recipe=shlex.join(without_run_dir(typed)),
+        commit=source_commit(),
+        corpus=f"{task.graph.num_ops} ops from {task.graph.source}, on cluster {task.cluster.name}",
+        seeds=() if origin.seed is None else (origin.seed,),
+        results=(),
+        limits="Meant for this graph on this cluster.",
+        base_model=None if origin.policy is None else f"{origin.policy}@{origin.revision}",
+    )
+    save_checkpoint(folder, policy, card=card, replace=True)
 
 
 def finetune_section(

@@ -14,7 +14,7 @@ from gdp.cli.candidates import ZERO_SHOT, refuse_impossible_memory, refuse_when_
 from gdp.cli.configured_cluster import configured_cluster
 from gdp.cli.fill import fill
 from gdp.cli.finetune_config import FinetuneSettings, PyTorchConfig
-from gdp.cli.finetune_files import finetune_section, write_result
+from gdp.cli.finetune_files import finetune_section, write_checkpoint, write_result
 from gdp.cli.model import Model, resolve_model
 from gdp.cli.process import stop_signal
 from gdp.cli.progress import progress_bar, ratio_note
@@ -153,6 +153,7 @@ def run(
     measured = [] if judges.screened is None else judges.screened.measured
     section = finetune_section(title, task, result, measured=measured, objective=objective, dispatch=judges.predictor.dispatch)
     write_result(folder, task, result, objective=objective)
+    write_checkpoint(folder / "checkpoint", policy, task, result, origin=origin, typed=typed or ("gdp", "demo"))
     write_page(folder / "report.html", title, [section])
     table = candidates_table(title, result.candidates, best=result.best.name, objective=objective)
     return Finished(verdict=result.verdict, table=table, section=section)

@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Int32
 
 from gdp.atomic_file import write_text
+from gdp.cli.comparisons import kept_in
 from gdp.cli.finetune_config import PyTorchConfig
 from gdp.cli.model import Model
 from gdp.cli.train_config import SimulatorConfig
@@ -27,6 +28,7 @@ from gdp.runtime.timing import Comparison, Protocol
 
 JOURNAL = "journal.jsonl"
 PROFILE = "profile.json"
+COMPARISONS = "comparisons.json"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
@@ -91,7 +93,12 @@ def open_judges(
                 return runtime.compare(graph, cluster, candidate, incumbent)
 
             yield Judges(
-                graph=graph, predictor=simulator, proposed=screened, judge=_OneByOne(screened=screened), screened=screened, compare=compare
+                graph=graph,
+                predictor=simulator,
+                proposed=screened,
+                judge=_OneByOne(screened=screened),
+                screened=screened,
+                compare=kept_in(folder / COMPARISONS, compare),
             )
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from gdp.cluster import preset
+from gdp.hub import load
 from gdp.placement import read_placement
 from gdp.runtime.simulator import Simulator
 from gdp.workloads.synthetic import layered
@@ -42,6 +43,8 @@ def test_the_result_is_the_best_candidate_and_the_file_can_be_read_back(tmp_path
     assert result["curve"]["evaluations"] == [16, 32, 48, 64]
     assert result["curve"]["best_s"] == sorted(result["curve"]["best_s"], reverse=True)
     assert result["curve"]["best_s"][-1] == times["fine-tuned"] <= times["zero-shot"]
+    adapted = load(run / "checkpoint")
+    assert adapted.config.hidden == 48
     one_device = len(set(placement.device.tolist())) == 1
     assert result["verdict"].startswith("one device is best") == one_device
 

@@ -1,0 +1,43 @@
+"""Final comparisons of a run, kept in its folder, so that a run that continues does not time them again."""
+
+import dataclasses
+import hashlib
+import json
+import math
+from pathlib import Path
+
+from gdp.atomic_file import write_text
+from gdp.errors import InputError
+from gdp.learn.finetune import Compare
+from gdp.placement import Placement
+from gdp.runtime.timing import Comparison
+
+
+def kept_in(path: Path, compare: Compare) -> Compare:
+    """`compare`, which answers from the file what it was asked before. Raises `InputError` when the file holds anything else."""
+
+    def answer(candidate: Placement, incumbent: Placement) -> Comparison | None:
+        known = _read(path)
+        key = hashlib.sha256(candidate.device.tobytes() + incumbent.device.tobytes()).hexdigest()
+        if key in known:
+            return known[key]
+        comparison = compare(candidate, incumbent)
+        if comparison is not None:
+            known[key] = comparison
+            write_text(path, json.dumps({name: dataclasses.asdict(one) for name, one in known.items()}, indent=1) + "\n")
+        return comparison
+
+    return answer
+
+
+def _read(path: Path) -> dict[str, Comparison]:
+    if not path.exists():
+        return {}
+    try:
+        known = {str(name): Comparison(**fields) for name, fields in json.loads(path.read_bytes()).items()}
+        numbers = [value for one in known.values() for value in dataclasses.asdict(one).values()]
+        if not all(isinstance(value, int | float) and 0 < value < math.inf for value in numbers):
+            raise ValueError("a number is missing or not positive")
+    except (OSError, ValueError, TypeError, AttributeError, RecursionError) as error:
+        raise InputError(f"the comparisons {path} cannot be read: {error}; delete the file and they are timed again") from error
+    return known
