@@ -1,5 +1,6 @@
 """What a fine-tuning leaves behind: placement.json, result.json, and its section of a report."""
 
+import dataclasses
 import json
 import math
 import shlex
@@ -13,6 +14,7 @@ from gdp.atomic_file import write_text
 from gdp.candidate import Candidate
 from gdp.cli.report_data import section
 from gdp.cli.run_folder import source_commit, without_run_dir
+from gdp.cli.runtimes import Judges
 from gdp.hub import Card, save_checkpoint
 from gdp.learn.finetune import FinetuneResult
 from gdp.learn.task import Task
@@ -22,6 +24,7 @@ from gdp.policy.policy import Policy
 from gdp.report import Curve, Probe, Section
 from gdp.runtime.journal import Measured
 from gdp.runtime.simulator import Simulator
+from gdp.runtime.timing import Comparison
 from gdp.runtime.verdict import Dispatch
 
 
@@ -44,15 +47,8 @@ def write_result(folder: Path, task: Task, result: FinetuneResult, *, objective:
         "best": best.name,
         "objective": objective,
         "candidates": figures,
-        "against_one_device": None
-        if result.comparison is None
-        else {
-            "ratio": result.comparison.ratio,
-            "low": result.comparison.low,
-            "high": result.comparison.high,
-            "num_pairs": result.comparison.num_pairs,
-            "verdict": result.comparison.verdict,
-        },
+        "against_one_device": _comparison(result.comparison),
+        "against_all_cores_unplaced": _comparison(result.against_all_cores),
         "curve": {
             "evaluations": result.evaluations.tolist(),
             "best_s": [value if math.isfinite(value) else None for value in result.best_s.tolist()],
@@ -60,6 +56,18 @@ def write_result(folder: Path, task: Task, result: FinetuneResult, *, objective:
         },
     }
     write_text(folder / "result.json", json.dumps(document, indent=1, allow_nan=False) + "\n")
+
+
+def against_all_cores(result: FinetuneResult, judges: Judges) -> FinetuneResult:
+    """The result with its verdict's honest end: how the placement compares with the program that was never placed and may use all CPU cores for every op."""
+    if judges.compare_all_cores is None or result.best.num_devices == 1:
+        return result
+    compared = judges.compare_all_cores(result.best.placement)
+    if compared is None:
+        return result
+    gain = f"{1 / compared.ratio:.2f} times as fast as the unplaced program on all cores together ({1 / compared.high:.2f} to {1 / compared.low:.2f})"
+    word = {"faster": "", "slower": "but only ", "equal": "no different: ", "too_noisy": "uncertain: "}[compared.verdict]
+    return dataclasses.replace(result, against_all_cores=compared, verdict=f"{result.verdict}; {word}{gain}")
 
 
 def write_checkpoint(folder: Path, policy: Policy, task: Task, result: FinetuneResult, *, origin: Origin, typed: Sequence[str]) -> None:
@@ -114,6 +122,18 @@ def _probes(task: Task, result: FinetuneResult, measured: Sequence[Measured], *,
         for number, one in enumerate(others)
         if predicted.status[number] == Status.OK
     ]
+
+
+def _comparison(compared: Comparison | None) -> dict[str, object] | None:
+    if compared is None:
+        return None
+    return {
+        "ratio": compared.ratio,
+        "low": compared.low,
+        "high": compared.high,
+        "num_pairs": compared.num_pairs,
+        "verdict": compared.verdict,
+    }
 
 
 def _figures(candidate: Candidate) -> dict[str, object]:

@@ -14,7 +14,7 @@ from gdp.cli.candidates import ZERO_SHOT, refuse_impossible_memory, refuse_when_
 from gdp.cli.configured_cluster import configured_cluster
 from gdp.cli.fill import fill
 from gdp.cli.finetune_config import FinetuneSettings, PyTorchConfig
-from gdp.cli.finetune_files import finetune_section, write_checkpoint, write_result
+from gdp.cli.finetune_files import against_all_cores, finetune_section, write_checkpoint, write_result
 from gdp.cli.model import Model, resolve_model
 from gdp.cli.process import stop_signal
 from gdp.cli.progress import progress_bar, ratio_note
@@ -150,6 +150,7 @@ def run(
             console.print(f"stopped after update {learner.update}{again}", markup=False)
             return 128 + stop()
         snapshot()
+        result = against_all_cores(result, judges)
     measured = [] if judges.screened is None else judges.screened.measured
     section = finetune_section(title, task, result, measured=measured, objective=objective, dispatch=judges.predictor.dispatch)
     write_result(folder, task, result, objective=objective)

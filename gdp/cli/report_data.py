@@ -12,6 +12,7 @@ from pathlib import Path
 
 import gdp
 from gdp.candidate import Candidate
+from gdp.cli.run_folder import source_commit
 from gdp.cluster import Cluster
 from gdp.graph import Graph
 from gdp.measurement import Objective
@@ -77,7 +78,7 @@ def environment() -> dict[str, str]:
     return {
         "command": shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]),
         "date": time.strftime("%Y-%m-%d %H:%M %Z"),
-        "gdp": gdp.__version__,
+        "gdp": f"{gdp.__version__}, commit {source_commit()}",
         "python": platform.python_version(),
         "packages": ", ".join(f"{name} {version}" for name, version in found.items()),
         "machine": f"{_processor()}, {os.cpu_count()} cores, {platform.system()} {platform.release()}",

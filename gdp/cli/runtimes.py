@@ -2,7 +2,7 @@
 
 import dataclasses
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -45,6 +45,8 @@ class Judges:
     """evaluates every row it is given."""
     screened: ScreenedRuntime | None
     """`proposed`, where times are measured: its state belongs into a snapshot."""
+    compare_all_cores: Callable[[Placement], Comparison | None] | None
+    """times a placement in turn with the unplaced program on all CPU cores, where times are measured."""
     compare: Compare | None
     """times two placements in turn, where times are measured."""
 
@@ -72,7 +74,9 @@ def open_judges(
     """
     if isinstance(config, SimulatorConfig):
         simulator = Simulator(dispatch=config.dispatch, num_threads=config.num_threads)
-        yield Judges(graph=model.graph, predictor=simulator, proposed=simulator, judge=simulator, screened=None, compare=None)
+        yield Judges(
+            graph=model.graph, predictor=simulator, proposed=simulator, judge=simulator, screened=None, compare=None, compare_all_cores=None
+        )
         return
     assert model.program is not None
     with Journal(folder / JOURNAL) as journal:
@@ -99,6 +103,7 @@ def open_judges(
                 judge=_OneByOne(screened=screened),
                 screened=screened,
                 compare=kept_in(folder / COMPARISONS, compare),
+                compare_all_cores=lambda placement: runtime.compare_with_all_cores(graph, cluster, placement),
             )
 
 

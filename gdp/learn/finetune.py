@@ -79,6 +79,8 @@ class FinetuneResult:
     """of `best` with the best single device, timed in turn; `None` in simulation, or when they are one."""
     verdict: str
     """one sentence for people."""
+    against_all_cores: Comparison | None = None
+    """of `best` with the unplaced program on all CPU cores as one device, where that was timed."""
     evaluations: Int64[np.ndarray, " updates"]
     """evaluations spent after each update."""
     best_s: Float64[np.ndarray, " updates"]
@@ -114,14 +116,17 @@ def finetune(
 ) -> FinetuneResult:
     """Learns on one task from where `learner` stands, then gives the verdict.
 
-    `candidates` are the placements that need no learning (`simple_candidates`), `runtime` evaluates what the policy proposes (it may predict most of a batch), `predictor`
+    `candidates` are the placements that need no learning (`simple_candidates`); the policy learns from its own alone, the zero-shot one first, whose evaluations
+    count with its own. `runtime` evaluates what the policy proposes (it may predict most of a batch), `predictor`
     simulates, `compare` times a placement in turn with the best single device where times are measured, `origin` is written into the fine-tuned placement with the
     evaluations spent. Raises `InputError` when no placement can run.
     """
     for candidate in candidates:
-        learner.offer(task, _incumbent(task, candidate), objective=objective)
         if candidate.placement.origin.placer == origin.placer and learner.update == 0:
-            learner.offer_own(task, _incumbent(task, candidate), objective=objective)
+            own = _incumbent(task, candidate)
+            learner.offer_own(task, own, objective=objective)
+            learner.offer(task, own, objective=objective)
+            learner.evaluations += candidate.placement.origin.evaluations
     for update in learn(learner, FixedTasks(tasks=(task,)), runtime, reward, config=config, objective=objective):
         learner.curve.append(
             (learner.evaluations, _own_best_s(learner, task, objective), update.metrics.get("train/sampled_ratio", np.inf))

@@ -184,12 +184,26 @@ class PyTorchRuntime:
             broken = invalid_detail(graph, cluster, placement.device)
             if broken:
                 raise InputError(f"the {which} placement cannot be compared: {broken}")
+        return self._in_turn(graph, names, candidate.device.tolist(), incumbent.device.tolist(), num_pairs=num_pairs)
+
+    def compare_with_all_cores(self, graph: Graph, cluster: Cluster, candidate: Placement, *, num_pairs: int = 48) -> Comparison | None:
+        """Times a placement in turn with the unplaced program on all CPU cores of the cluster as one device, where every op may use all of them: what a user has without
+        any placement. `None` when the cluster has fewer than two CPU devices, or when one of the two could not run to the end."""
+        names = self._device_names(cluster)
+        self._check_graph(graph)
+        cores = sorted(core for name in names for core in cores_of(name))
+        if sum(bool(cores_of(name)) for name in names) < 2:
+            return None
+        whole = f"cpu:{','.join(map(str, cores))}"
+        return self._in_turn(graph, [*names, whole], candidate.device.tolist(), [len(names)] * graph.num_ops, num_pairs=num_pairs)
+
+    def _in_turn(self, graph: Graph, names: list[str], candidate: list[int], incumbent: list[int], *, num_pairs: int) -> Comparison | None:
         protocol = dataclasses.replace(self._protocol, max_pairs=num_pairs, precision=0.0, clearly_slower=np.inf, max_time_s=np.inf)
         request = {
             "command": "measure",
             "devices": names,
-            "candidate": candidate.device.tolist(),
-            "incumbent": incumbent.device.tolist(),
+            "candidate": candidate,
+            "incumbent": incumbent,
             "protocol": dataclasses.asdict(protocol),
         }
         try:
