@@ -1,9 +1,9 @@
-"""What a policy reaches at first sight: at most 64 simulated samples, on graphs that it never learned on, beside every placement that needs no search.
+"""What a policy reaches at first sight: at most 64 simulated samples, on graphs that it was not trained on, beside every placement that needs no search.
 
     python benchmarks/zero_shot.py [--policy gdp-tiny] [--seeds 3] [--out benchmarks/results/zero_shot.json] [--write-card FOLDER]
 
 The ratio of a cell is the policy's step time over that of the best simple placement (one device, contiguous, METIS, list scheduling). `--write-card` writes the
-hold-out figures of seed 0 into the card of a checkpoint folder.
+figures into the card of a checkpoint folder.
 """
 
 import argparse
@@ -81,7 +81,7 @@ def summary(cells: list[Cell], split: str, num_seeds: int) -> dict[str, object]:
 
 
 def write_card(folder: Path, cells: list[Cell], *, commit: str) -> None:
-    """The card of a checkpoint with the hold-out figures of seed 0; what it says of the training stays, as `train_config.yaml` and the recipe tell it."""
+    """The card of a checkpoint with the figures of all cells; what it says of the training stays, as `train_config.yaml` and the recipe tell it."""
     config = yaml.safe_load((folder / "train_config.yaml").read_text())
     config.pop("run_dir", None)
     results = tuple(
@@ -90,27 +90,28 @@ def write_card(folder: Path, cells: list[Cell], *, commit: str) -> None:
             cluster=cell.cluster,
             split=cell.split,
             evaluations=NUM_SAMPLES,
-            step_time_s=cell.policy[0].predicted.step_time_s,
+            step_time_s=float(np.median([one.predicted.step_time_s for one in cell.policy])),
             baseline=cell.simple.name,
             baseline_s=cell.simple.predicted.step_time_s,
         )
         for cell in cells
-        if cell.split == "hold-out"
     )
-
+    clear_losses = sum(float(np.median(cell.ratios)) > 1.05 for cell in cells)
     card = Card(
         name=str(config["name"]),
         summary=f"A device-placement policy of the GDP family ({config['policy']['decoding']} decoding), pretrained in the simulator on step time: "
         f"{config['imitation']['steps']} steps of imitating searched placements, then PPO, the best of it by zero-shot quality on the validation split. "
-        "The results below are reproduced by `python benchmarks/zero_shot.py`.",
+        f"The results below are medians over {len(cells[0].policy)} sampling seeds, reproduced by `python benchmarks/zero_shot.py`.",
         recipe="python train.py experiment=tiny runtime.num_threads=1",
         commit=commit,
         corpus=f"{config['workload']['num_tasks']} pairs of graph and cluster, {100 * config['workload']['synthetic_fraction']:.0f} % of the graphs synthetic, the "
         "others of the catalog's pretraining split",
         seeds=(int(config["seed"]),),
         results=results,
-        limits=f"Trained on graphs of at most {config['workload']['max_ops']} ops and clusters of 2 to 8 devices, in simulation alone. It loses to the best simple placement on "
-        "some graphs, most of all over slow links (two-tower-recommender on two machines: by up to 44 %): keep the simple placements beside it, as `gdp place` does.",
+        limits=f"Trained on graphs of at most {config['workload']['max_ops']} ops and {config['workload']['max_groups']} groups, on clusters of 2 to 8 devices (p100x2, p100x4, p100x8 and "
+        f"unequal among them), in simulation alone. More than 5 % slower than the best simple placement in {clear_losses} of {len(cells)} cells, most of all over slow links: keep the simple "
+        "placements beside it, as `gdp place` does. The series-parallel family was among its training generators, Inception-V3 and the branching network were not; how many groups a "
+        "large graph is placed in was chosen by looking at Inception-V3.",
     )
     save_checkpoint(
         folder,
