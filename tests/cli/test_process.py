@@ -8,6 +8,7 @@ import pytest
 
 PROGRAM = """
 import signal, time
+signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever runs the tests in the background has it ignored
 from gdp.cli.process import end_with, stop_signal
 def run():
     try:

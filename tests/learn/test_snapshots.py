@@ -71,7 +71,9 @@ def test_a_run_killed_at_any_moment_continues_bit_for_bit(tmp_path: Path) -> Non
     )
     moments = np.random.default_rng(0).uniform(0.02, 0.25, size=2)
     for moment in moments:
-        child = subprocess.Popen([sys.executable, "-c", program, str(tmp_path / "s.pt")], env={**os.environ, "OMP_NUM_THREADS": "1"})
+        child = subprocess.Popen(
+            [sys.executable, "-c", program, str(tmp_path / "s.pt")], env={**os.environ, "OMP_NUM_THREADS": str(torch.get_num_threads())}
+        )
         before = _stamp(tmp_path / "s.pt")
         while _stamp(tmp_path / "s.pt") == before and child.poll() is None:
             time.sleep(0.01)
