@@ -11,6 +11,7 @@ from gdp.capture.torch import capture
 from gdp.errors import InputError
 from gdp.measurement import Measurement, Status
 from gdp.placement import Origin, Placement
+from gdp.runtime.executor import cores_of
 from gdp.runtime.journal import Measured
 from gdp.runtime.pytorch import PyTorchRuntime
 from gdp.runtime.simulator import Simulator
@@ -114,6 +115,16 @@ def test_a_comparison_runs_the_pairs_it_is_told(runtime):
         assert hurried is not None and hurried.num_pairs == 8
     with pytest.raises(InputError, match="second placement"):
         runtime.compare(GRAPH, CLUSTER, ONE, placed(np.full(GRAPH.num_ops, 2)))
+
+
+def test_the_unplaced_program_on_all_cores_is_a_device_of_its_own(runtime):
+    comparison = runtime.compare_with_all_cores(GRAPH, CLUSTER, ONE, num_pairs=8)
+    if len({core for device in CLUSTER.devices for core in cores_of(device.name)}) < 2:
+        assert comparison is None
+    else:
+        assert comparison is not None and comparison.num_pairs == 8
+        assert comparison.candidate_s > 0 and comparison.incumbent_s > 0
+    check_ok(runtime(GRAPH, CLUSTER, ONE))  # the worker is back on the cluster's own devices
 
 
 def test_a_comparison_whose_worker_ends_has_no_answer(runtime):
