@@ -111,8 +111,8 @@ def write_card(folder: Path, cells: list[Cell], *, commit: str) -> None:
         limits=f"Trained on graphs of at most {config['workload']['max_ops']} ops and {config['workload']['max_groups']} groups, on clusters of 2 to 8 devices "
         "(p100x2, p100x4, p100x8 and unequal among them), in simulation alone. "
         f"More than 5 % slower than the best simple placement in {clear_losses} of {len(cells)} cells, most of all over slow links: "
-        "keep the simple placements beside it, as `gdp place` does. The series-parallel family was among its training generators, Inception-V3 and the "
-        "branching network were not; how many groups a large graph is placed in was chosen by looking at Inception-V3.",
+        "keep the simple placements beside it, as `gdp place` does. No family of the validation or the hold-out split was among its training graphs; "
+        "how many groups a large graph is placed in was chosen by looking at Inception-V3, which is hold-out.",
     )
     save_checkpoint(
         folder,

@@ -1,8 +1,4 @@
-"""The named workloads and their splits. The split is by family: no family of the hold-out is seen in pretraining.
-
-One family of the validation split, series-parallel, is also among the generators that pretraining draws random graphs from (`gdp.learn.sources`), so its validation graphs are
-new, but not of a new kind; two-tower-recommender is.
-"""
+"""The named workloads and their splits. The split is by family: no family of validation or hold-out is seen in pretraining."""
 
 import dataclasses
 import difflib
