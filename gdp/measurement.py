@@ -1,8 +1,9 @@
 """What is known of a placement after it ran, in a simulator or on real devices."""
 
 import dataclasses
+from collections.abc import Mapping
 from enum import IntEnum
-from typing import Literal, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Float64, Int8, Int32, Int64
@@ -10,6 +11,8 @@ from jaxtyping import Float64, Int8, Int32, Int64
 from gdp.cluster import Cluster
 from gdp.graph import Graph
 from gdp.placement import Placement
+
+_TIMES = ("step_time_s", "step_time_low_s", "step_time_high_s", "bottleneck_s")
 
 Objective = Literal["step_time", "bottleneck"]
 """What is minimised: seconds from the start of a step to its end, or the busy time of the busiest device or channel (time per step when steps are pipelined)."""
@@ -136,3 +139,29 @@ def stack(measurements: list[Measurement]) -> MeasurementBatch:
         num_transfers=np.array([m.num_transfers for m in measurements], np.int32),
         transferred_bytes=np.array([m.transferred_bytes for m in measurements], np.int64),
     )
+
+
+def measurement_document(measurement: Measurement) -> dict[str, Any]:
+    """A measurement as JSON holds it: infinite times are null, the timeline is left out."""
+    document: dict[str, Any] = {}
+    for field in dataclasses.fields(Measurement):
+        value = getattr(measurement, field.name)
+        if field.name == "timeline":
+            continue
+        if isinstance(value, np.ndarray):
+            value = value.tolist()
+        elif field.name in _TIMES and not np.isfinite(value):
+            value = None
+        document[field.name] = int(value) if field.name == "status" else value
+    return document
+
+
+def measurement_of(document: Mapping[str, Any]) -> Measurement:
+    """The measurement that `measurement_document` wrote; the caller has checked that every field is there."""
+    fields = {field.name: document[field.name] for field in dataclasses.fields(Measurement) if field.name != "timeline"}
+    times = {name: float("inf") if fields[name] is None else float(fields[name]) for name in _TIMES}
+    arrays = {
+        "peak_memory_bytes": np.array(fields["peak_memory_bytes"], np.int64),
+        "busy_s": np.array(fields["busy_s"], np.float64),
+    }
+    return Measurement(**{**fields, **times, **arrays, "status": Status(fields["status"])})

@@ -19,7 +19,7 @@ from gdp.bundled import bundled
 from gdp.cluster import MAX_DEVICES, MAX_FILE_BYTES, Cluster, Device, preset, presets, read_cluster, write_cluster
 from gdp.errors import InputError
 from gdp.graph import MAX_BYTES, Graph
-from gdp.measurement import Measurement, Status, stack
+from gdp.measurement import Measurement, Status, measurement_document, measurement_of, stack
 from gdp.placement import Origin, Placement, read_placement, write_placement
 from gdp.reward import negative_sqrt_time
 from gdp.workloads.known_optimum import fork_join
@@ -307,6 +307,14 @@ def test_a_stack_of_measurements_gives_them_back() -> None:
             np.testing.assert_array_equal(getattr(batch[row], field.name), getattr(original, field.name))
     np.testing.assert_array_equal(batch.objective_s("step_time"), [2.0, np.inf])
     assert rows[0].objective_s("bottleneck") == 0.5
+
+
+def test_a_measurement_comes_back_from_json() -> None:
+    for original in (measured(2.0), measured(1 / 3), measured(float("inf"), Status.TIMED_OUT)):
+        read = measurement_of(json.loads(json.dumps(measurement_document(original), allow_nan=False)))
+        for field in dataclasses.fields(Measurement):
+            np.testing.assert_array_equal(getattr(read, field.name), getattr(original, field.name), strict=True)
+            assert type(getattr(read, field.name)) is type(getattr(original, field.name))
 
 
 def test_reward_is_minus_the_root_of_the_relative_time() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from gdp.atomic_file import write_text
 from gdp.errors import InputError
-from gdp.learn.finetune import Compare
+from gdp.learn.finalists import Compare
 from gdp.placement import Placement
 from gdp.runtime.timing import Comparison
 
@@ -35,9 +35,11 @@ def _read(path: Path) -> dict[str, Comparison]:
         return {}
     try:
         known = {str(name): Comparison(**fields) for name, fields in json.loads(path.read_bytes()).items()}
-        numbers = [value for one in known.values() for value in dataclasses.asdict(one).values()]
-        if not all(isinstance(value, int | float) and 0 < value < math.inf for value in numbers):
-            raise ValueError("a number is missing or not positive")
+        for one in known.values():
+            if not (isinstance(one.low, int | float) and 0 <= one.low <= one.ratio <= one.high <= math.inf and 0 < one.ratio < math.inf):
+                raise ValueError(f"a ratio of {one.ratio} cannot lie in the interval from {one.low} to {one.high}")
+            if not all(0 < value < math.inf for value in (one.num_pairs, one.candidate_s, one.incumbent_s, one.resolution)):
+                raise ValueError("a number is not positive")
     except (OSError, ValueError, TypeError, AttributeError, RecursionError) as error:
         raise InputError(f"the comparisons {path} cannot be read: {error}; delete the file and they are timed again") from error
     return known

@@ -21,7 +21,7 @@ from gdp.learn.task import Task
 from gdp.measurement import Measurement, Objective, Status
 from gdp.placement import Origin, write_placement
 from gdp.policy.policy import Policy
-from gdp.report import Curve, Probe, Section
+from gdp.report import Curve, Interval, Probe, Section
 from gdp.runtime.journal import Measured
 from gdp.runtime.simulator import Simulator
 from gdp.runtime.timing import Comparison
@@ -30,8 +30,9 @@ from gdp.runtime.verdict import Dispatch
 
 def write_result(folder: Path, task: Task, result: FinetuneResult, *, objective: Objective) -> None:
     """Writes `placement.json` (docs/formats.md) and `result.json`: verdict, candidates, comparison with one device, curve."""
-    best = result.best
-    figures = {candidate.name: _figures(candidate) for candidate in result.candidates}
+    judgement = result.judgement
+    best = judgement.best
+    figures = {candidate.name: _figures(candidate) for candidate in judgement.candidates}
     write_placement(
         folder / "placement.json",
         best.placement,
@@ -47,7 +48,8 @@ def write_result(folder: Path, task: Task, result: FinetuneResult, *, objective:
         "best": best.name,
         "objective": objective,
         "candidates": figures,
-        "against_one_device": _comparison(result.comparison),
+        "against_one_device": _comparison(judgement.against_single),
+        "against_simple_placement": _comparison(judgement.against_simple),
         "against_all_cores_unplaced": _comparison(result.against_all_cores),
         "curve": {
             "evaluations": result.evaluations.tolist(),
@@ -60,14 +62,15 @@ def write_result(folder: Path, task: Task, result: FinetuneResult, *, objective:
 
 def against_all_cores(result: FinetuneResult, judges: Judges) -> FinetuneResult:
     """The result with its verdict's honest end: how the placement compares with the program that was never placed and may use all CPU cores for every op."""
-    if judges.compare_all_cores is None or result.best.num_devices == 1:
+    if judges.compare_all_cores is None or result.judgement.best.num_devices == 1:
         return result
-    compared = judges.compare_all_cores(result.best.placement)
+    compared = judges.compare_all_cores(result.judgement.best.placement)
     if compared is None:
         return result
-    gain = f"{1 / compared.ratio:.2f} times as fast as the unplaced program on all cores together ({1 / compared.high:.2f} to {1 / compared.low:.2f})"
+    gain = compared.speed_up
+    how_fast = f"{gain.median:.2f} times as fast as the unplaced program on all cores together ({gain.low:.2f} to {gain.high:.2f})"
     word = {"faster": "", "slower": "but only ", "equal": "no different: ", "too_noisy": "uncertain: "}[compared.verdict]
-    return dataclasses.replace(result, against_all_cores=compared, verdict=f"{result.verdict}; {word}{gain}")
+    return dataclasses.replace(result, against_all_cores=compared, verdict=f"{result.verdict}; {word}{how_fast}")
 
 
 def write_checkpoint(folder: Path, policy: Policy, task: Task, result: FinetuneResult, *, origin: Origin, typed: Sequence[str]) -> None:
@@ -90,16 +93,18 @@ def finetune_section(
     title: str, task: Task, result: FinetuneResult, *, measured: Sequence[Measured], objective: Objective, dispatch: Dispatch
 ) -> Section:
     """The section of a report; `measured` are the placements that really ran, candidates among them."""
+    judgement = result.judgement
     curve = Curve(name="fine-tuning", evaluations=result.evaluations, best_s=result.best_s, mean_sampled_s=result.mean_sampled_s)
     return section(
         title,
         task.graph,
         task.cluster,
-        result.candidates,
+        judgement.candidates,
         num_groups=task.grouping.num_groups,
-        best=result.best.name,
-        reference=result.best.name if result.best_single is None else result.best_single.name,
+        best=judgement.best.name,
+        reference=(judgement.best_single or judgement.best).name,
         verdict=result.verdict,
+        speed_up=_speed_up(judgement.against_single),
         objective=objective,
         curves=[curve],
         probes=_probes(task, result, measured, dispatch=dispatch),
@@ -112,7 +117,7 @@ def finetune_section(
 
 def _probes(task: Task, result: FinetuneResult, measured: Sequence[Measured], *, dispatch: Dispatch) -> list[Probe]:
     """Predicted and measured time of what ran beside the candidates."""
-    shown = {candidate.placement.device.tobytes() for candidate in result.candidates}
+    shown = {candidate.placement.device.tobytes() for candidate in result.judgement.candidates}
     others = [one for one in measured if one.measurement.status == Status.OK and one.device.tobytes() not in shown]
     if not others:
         return []
@@ -124,13 +129,20 @@ def _probes(task: Task, result: FinetuneResult, measured: Sequence[Measured], *,
     ]
 
 
+def _speed_up(compared: Comparison | None) -> Interval | None:
+    if compared is None:
+        return None
+    gain = compared.speed_up
+    return Interval(value=gain.median, low=gain.low, high=gain.high)
+
+
 def _comparison(compared: Comparison | None) -> dict[str, object] | None:
     if compared is None:
         return None
     return {
         "ratio": compared.ratio,
         "low": compared.low,
-        "high": compared.high,
+        "high": compared.high if math.isfinite(compared.high) else None,
         "num_pairs": compared.num_pairs,
         "verdict": compared.verdict,
     }

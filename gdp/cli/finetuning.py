@@ -24,7 +24,7 @@ from gdp.cli.runtimes import Judges, open_judges, refuse_graph_alone
 from gdp.cli.table import candidates_table
 from gdp.cli.train_config import SimulatorConfig
 from gdp.hub.load import load, resolve
-from gdp.learn.finetune import finetune, simple_candidates, simple_placers
+from gdp.learn.finetune import finetune, placers_to_beat, simple_candidates
 from gdp.learn.learner import new_learner
 from gdp.learn.loop import Update
 from gdp.learn.snapshots import restore_snapshot, save_snapshot
@@ -156,7 +156,7 @@ def run(
     write_result(folder, task, result, objective=objective)
     write_checkpoint(folder / "checkpoint", policy, task, result, origin=origin, typed=typed or ("gdp", "demo"))
     write_page(folder / "report.html", title, [section])
-    table = candidates_table(title, result.candidates, best=result.best.name, objective=objective)
+    table = candidates_table(title, result.judgement.candidates, best=result.judgement.best.name, objective=objective)
     return Finished(verdict=result.verdict, table=table, section=section)
 
 
@@ -178,7 +178,7 @@ def _policy(settings: FinetuneSettings) -> tuple[Policy, Origin]:
 def _candidates(settings: FinetuneSettings, task: Task, judges: Judges, policy: Policy, origin: Origin) -> list[Candidate]:
     """One device, the simple placements, and what the policy says before it learns."""
     objective, predictor = settings.reward.objective, judges.predictor
-    placers = simple_placers(
+    placers = placers_to_beat(
         predictor=predictor, search_evaluations=settings.finetune.search_evaluations, seed=settings.seed, objective=objective
     )
     placers[ZERO_SHOT] = PolicyPlacer(

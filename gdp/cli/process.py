@@ -15,7 +15,7 @@ class Terminated(BaseException):
 
 
 def end_with(run: Callable[[], int]) -> NoReturn:
-    """Ends the process with the exit code that `run` returns: 130 when Ctrl-C, 143 when SIGTERM ended it, without a traceback.
+    """Ends the process with the exit code that `run` returns: 130 when Ctrl-C, 143 when SIGTERM ended it, 141 when who reads the output has gone; no traceback.
 
     What the terminal's encoding lacks is printed as `?`.
     """
@@ -25,6 +25,10 @@ def end_with(run: Callable[[], int]) -> NoReturn:
     former = signal.signal(signal.SIGTERM, _terminate)
     try:
         code = run()
+        sys.stdout.flush()
+    except BrokenPipeError:
+        code = 128 + signal.SIGPIPE
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is still buffered would fail again when the interpreter ends
     except KeyboardInterrupt:
         code = 128 + signal.SIGINT
     except Terminated:

@@ -16,7 +16,7 @@ from gdp.cli.run_folder import source_commit
 from gdp.cluster import Cluster
 from gdp.graph import Graph
 from gdp.measurement import Objective
-from gdp.report import Curve, Level, Probe, ReportData, Section, write_report
+from gdp.report import Curve, Interval, Level, Probe, ReportData, Section, write_report
 from gdp.runtime.simulator import Simulator
 from gdp.runtime.verdict import Dispatch
 
@@ -31,6 +31,7 @@ def section(
     best: str,
     reference: str,
     verdict: str,
+    speed_up: Interval | None = None,
     objective: Objective,
     curves: Sequence[Curve],
     probes: Sequence[Probe],
@@ -59,6 +60,7 @@ def section(
         best=best,
         reference=reference,
         verdict=verdict,
+        speed_up=speed_up,
         curves=tuple(curves),
         levels=tuple(levels) if curves else (),
         probes=tuple(probes),

@@ -17,7 +17,7 @@ from gdp.cli.train_config import SimulatorConfig
 from gdp.cluster import Cluster
 from gdp.errors import InputError
 from gdp.graph import Graph
-from gdp.learn.finetune import Compare
+from gdp.learn.finalists import Compare
 from gdp.measurement import Measurement, MeasurementBatch, Objective, Runtime, stack
 from gdp.placement import Placement
 from gdp.runtime.journal import Journal

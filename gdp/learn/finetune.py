@@ -5,7 +5,7 @@ once more side by side, and when one device wins, that is the result.
 """
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal, Protocol, runtime_checkable
 
 import numpy as np
@@ -17,12 +17,12 @@ from gdp.baselines.list_scheduling import ListScheduling
 from gdp.baselines.local_search import LocalSearch
 from gdp.baselines.metis import Metis
 from gdp.baselines.single_device import single_devices
-from gdp.candidate import Candidate, best_single
-from gdp.candidate import best as best_of
+from gdp.candidate import Candidate
 from gdp.cluster import Cluster
 from gdp.errors import InputError
 from gdp.graph import Graph
 from gdp.learn.config import LearnConfig
+from gdp.learn.finalists import Compare, Judgement, judge, verdict
 from gdp.learn.imitation import group_decisions
 from gdp.learn.learner import Incumbent, Learner
 from gdp.learn.loop import Update, learn
@@ -34,8 +34,6 @@ from gdp.runtime.timing import Comparison
 
 FINE_TUNED = "fine-tuned"
 """Name of the candidate that the policy found while it learned."""
-
-_FINALISTS = 3
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -68,29 +66,20 @@ class FinetuneConfig:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class FinetuneResult:
-    """What fine-tuning found; `best` is the placement to use."""
+    """What fine-tuning found."""
 
-    best: Candidate
-    candidates: tuple[Candidate, ...]
-    """all of them, the best that the policy found while it learned last; that is left out when the policy found none that runs."""
-    best_single: Candidate | None
-    """the best placement on one device; `None` when no device can hold the program."""
-    comparison: Comparison | None
-    """of `best` with the best single device, timed in turn; `None` in simulation, or when they are one."""
+    judgement: Judgement
+    """the placement to use, and all candidates: the best that the policy found while it learned is the last, left out when it found none that runs."""
     verdict: str
     """one sentence for people."""
     against_all_cores: Comparison | None = None
-    """of `best` with the unplaced program on all CPU cores as one device, where that was timed."""
+    """of the placement to use with the unplaced program on all CPU cores as one device, where that was timed."""
     evaluations: Int64[np.ndarray, " updates"]
     """evaluations spent after each update."""
     best_s: Float64[np.ndarray, " updates"]
     """objective of the best placement that the policy has found after each update, the zero-shot one included."""
     mean_sampled_s: Float64[np.ndarray, " updates"]
     """mean objective of the valid placements of each update; infinite where none was valid."""
-
-
-Compare = Callable[[Placement, Placement], Comparison | None]
-"""Times a placement in turn with another one, for a final verdict; `None` when one of them could not run to the end."""
 
 
 @runtime_checkable
@@ -118,7 +107,7 @@ def finetune(
 
     `candidates` are the placements that need no learning (`simple_candidates`); the policy learns from its own alone, the zero-shot one first, whose evaluations
     count with its own. `runtime` evaluates what the policy proposes (it may predict most of a batch), `predictor`
-    simulates, `compare` times a placement in turn with the best single device where times are measured, `origin` is written into the fine-tuned placement with the
+    simulates, `compare` times two placements in turn where times are measured, `origin` is written into the fine-tuned placement with the
     evaluations spent. Raises `InputError` when no placement can run.
     """
     for candidate in candidates:
@@ -144,26 +133,23 @@ def finetune(
                 measured=None if compare is None else found.measurement,
             )
         )
-    single = best_single(known, objective=objective)
-    known, winner, comparison = _choose(known, single, compare=compare, objective=objective)
+    judgement = judge(known, learned=origin.placer, compare=compare, objective=objective)
+    winner = judgement.best
     if not np.isfinite(winner.objective_s(objective)):
         raise InputError(
             f"no placement of the graph from {task.graph.source!r} could run on cluster {task.cluster.name!r}: {winner.judged.detail}"
         )
     curve = np.array(learner.curve, np.float64).reshape(-1, 3)
     return FinetuneResult(
-        best=winner,
-        candidates=tuple(known),
-        best_single=single,
-        comparison=comparison,
-        verdict=verdict(winner, single, comparison, task.cluster, objective=objective),
+        judgement=judgement,
+        verdict=verdict(judgement, task.cluster, objective=objective),
         evaluations=curve[:, 0].astype(np.int64),
         best_s=curve[:, 1],
         mean_sampled_s=curve[:, 2] * task.reference_s,
     )
 
 
-def simple_placers(*, predictor: Runtime, search_evaluations: int, seed: int, objective: Objective) -> dict[str, Placer]:
+def placers_to_beat(*, predictor: Runtime, search_evaluations: int, seed: int, objective: Objective) -> dict[str, Placer]:
     """The placers that need no learning, by the names of their candidates; those that try placements try them on `predictor`."""
     placers: dict[str, Placer] = {
         "contiguous": Contiguous(runtime=predictor, objective=objective),
@@ -196,64 +182,6 @@ def simple_candidates(
         Candidate(name=name, placement=placement, predicted=predicted[row], measured=None if measured is None else measured[row])
         for row, (name, placement) in enumerate(placements.items())
     ]
-
-
-def verdict(winner: Candidate, single: Candidate | None, comparison: Comparison | None, cluster: Cluster, *, objective: Objective) -> str:
-    """What to tell the user: which placement won, and by how much over the best single device."""
-    used = winner.num_devices
-    if used == 1:
-        return f"one device is best: {cluster.devices[int(winner.placement.device[0])].name}"
-    if single is None:
-        return f"{winner.name} is best, on {used} devices; no single device can hold the program"
-    alone = single.name.removeprefix("one device: ") + " alone"
-    if comparison is None:
-        ratio = single.objective_s(objective) / winner.objective_s(objective)
-        return f"{winner.name} is best, on {used} devices: {ratio:.2f} times as fast as {alone}"
-    gain = f"{1 / comparison.ratio:.2f} times as fast as {alone} (95 % interval {1 / comparison.high:.2f} to {1 / comparison.low:.2f}, timed in turn)"
-    if comparison.verdict == "faster":
-        return f"{winner.name} is best, on {used} devices: {gain}"
-    return f"{winner.name} seems best, on {used} devices: {gain}; the machine is too noisy to be certain"
-
-
-def _choose(
-    known: list[Candidate], single: Candidate | None, *, compare: Compare | None, objective: Objective
-) -> tuple[list[Candidate], Candidate, Comparison | None]:
-    """The candidates, the one to use, and how that compared with the best single device when the two were timed in turn.
-
-    The fastest of many noisy measurements looks faster than it is, so the `_FINALISTS` fastest are timed against one device once more, for a fixed number of steps, and
-    what they then take is what the candidates say. The fastest that is surely faster than one device is used, else the first that may be, else that device. What
-    is timed in turn is the step, so a bottleneck stays as it was measured.
-    """
-    if compare is None or single is None or objective != "step_time":
-        return known, best_of(known, objective=objective), None
-    ahead = [candidate for candidate in known if candidate.num_devices > 1 and np.isfinite(candidate.objective_s(objective))]
-    compared: dict[str, Comparison] = {}
-    for finalist in sorted(ahead, key=lambda candidate: candidate.objective_s(objective))[:_FINALISTS]:
-        comparison = compare(finalist.placement, single.placement)
-        if comparison is not None:
-            compared[finalist.name] = comparison
-    known = [_timed_in_turn(candidate, compared.get(candidate.name), single) for candidate in known]
-    for verdict in ("faster", "too_noisy"):
-        held = [candidate for candidate in known if candidate.name in compared and compared[candidate.name].verdict == verdict]
-        if held:
-            winner = best_of(held, objective=objective)
-            return known, winner, compared[winner.name]
-    return known, single, None
-
-
-def _timed_in_turn(candidate: Candidate, comparison: Comparison | None, single: Candidate) -> Candidate:
-    """The candidate with the step time that the comparison found, on the scale of the single device's."""
-    if comparison is None or candidate.measured is None:
-        return candidate
-    reference_s = single.judged.step_time_s
-    measured = dataclasses.replace(
-        candidate.measured,
-        step_time_s=comparison.ratio * reference_s,
-        step_time_low_s=comparison.low * reference_s,
-        step_time_high_s=comparison.high * reference_s,
-        num_runs=comparison.num_pairs,
-    )
-    return dataclasses.replace(candidate, measured=measured)
 
 
 def _incumbent(task: Task, candidate: Candidate) -> Incumbent:

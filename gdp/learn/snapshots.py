@@ -14,14 +14,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
 from gdp.atomic_file import replacing, writing
 from gdp.errors import InputError
 from gdp.learn.advantage import History, Trials
 from gdp.learn.learner import Incumbent, Learner
-from gdp.measurement import Measurement, Status
+from gdp.measurement import measurement_document, measurement_of
 
 _FORMAT = 2
 
@@ -132,9 +131,7 @@ def lock_folder(folder: Path) -> Iterator[None]:
 
 
 def _incumbent_document(best: Incumbent) -> dict[str, Any]:
-    fields = {field.name: getattr(best.measurement, field.name) for field in dataclasses.fields(Measurement) if field.name != "timeline"}
-    measurement = {name: value.tolist() if isinstance(value, np.ndarray) else value for name, value in fields.items()}
-    return {"update": best.update, "measurement": measurement}
+    return {"update": best.update, "measurement": measurement_document(best.measurement)}
 
 
 def _incumbent_tensors(best: Incumbent) -> tuple[torch.Tensor, torch.Tensor]:
@@ -143,21 +140,5 @@ def _incumbent_tensors(best: Incumbent) -> tuple[torch.Tensor, torch.Tensor]:
 
 def _restored(document: Mapping[str, Any], tensors: tuple[torch.Tensor, torch.Tensor]) -> Incumbent:
     device, group_device = tensors
-    measurement = _measurement(document["measurement"])
+    measurement = measurement_of(document["measurement"])
     return Incumbent(device=device.numpy(), group_device=group_device, measurement=measurement, update=document["update"])
-
-
-def _measurement(document: dict[str, Any]) -> Measurement:
-    return Measurement(
-        status=Status(document["status"]),
-        detail=document["detail"],
-        step_time_s=document["step_time_s"],
-        step_time_low_s=document["step_time_low_s"],
-        step_time_high_s=document["step_time_high_s"],
-        num_runs=document["num_runs"],
-        bottleneck_s=document["bottleneck_s"],
-        peak_memory_bytes=np.array(document["peak_memory_bytes"], np.int64),
-        busy_s=np.array(document["busy_s"], np.float64),
-        num_transfers=document["num_transfers"],
-        transferred_bytes=document["transferred_bytes"],
-    )

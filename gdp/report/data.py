@@ -43,6 +43,15 @@ class Probe:
     measured_s: float
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Interval:
+    """A time in seconds, or a ratio of times, with its 95 % confidence interval."""
+
+    value: float
+    low: float
+    high: float
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class Section:
     """One model on one cluster."""
@@ -60,6 +69,8 @@ class Section:
     """name of the best candidate on one device, which the chosen one is compared with; may be the chosen one itself."""
     verdict: str
     """the result in one sentence; `gdp.report.verdict_sentence` writes one."""
+    speed_up: Interval | None = None
+    """how many times as fast as `reference` the chosen placement is, from runs in turn; `None` where their separate times are all there is."""
     curves: tuple[Curve, ...] = ()
     levels: tuple[Level, ...] = ()
     probes: tuple[Probe, ...] = ()
@@ -92,15 +103,6 @@ class ReportData:
     sections: tuple[Section, ...]
     environment: Mapping[str, str]
     """what the run can be repeated with: versions, commit, machine, command, seed, date."""
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Interval:
-    """A time in seconds with its 95 % confidence interval."""
-
-    value: float
-    low: float
-    high: float
 
 
 def interval(measurement: Measurement | None, objective: Objective) -> Interval | None:

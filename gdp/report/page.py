@@ -100,7 +100,7 @@ def _tiles(section: Section, best: Candidate, reference: Candidate) -> Markup:
     shown = best.measured if best.measured is not None and reference.measured is not None else best.predicted
     against = reference.measured if shown is best.measured and reference.measured is not None else reference.predicted
     how = "measured" if shown is best.measured else "predicted"
-    gain = None if best.name == reference.name else speedup(best, reference, section.objective)
+    gain = None if best.name == reference.name else section.speed_up or speedup(best, reference, section.objective)
     ours, theirs = interval(shown, section.objective), interval(against, section.objective)
     name = "step time" if section.objective == "step_time" else "time per step, pipelined"
     tiles = [

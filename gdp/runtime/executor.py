@@ -114,11 +114,14 @@ class Executor:
         """The life of a device's thread."""
         if cores:
             os.sched_setaffinity(0, cores)
-            torch.set_num_threads(len(cores))
         with torch.inference_mode():
             while (loaded := self._orders[number].get()) is not None:
                 answer: _Result | BaseException
                 try:
+                    if cores:
+                        torch.set_num_threads(
+                            len(cores)
+                        )  # in every step: MKL has one number for the process, and another device may have set it
                     answer = self._run(number, loaded) if cores else self._run_on_cuda(number, loaded)
                 except BaseException as error:  # whatever stops this device must stop those that wait for it
                     for (source, _), queue in loaded.queues.items():

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from gdp.cluster import Cluster
 from gdp.errors import InputError
 from gdp.graph import Graph
-from gdp.measurement import Measurement, Objective, Status
+from gdp.measurement import Measurement, Objective, Status, measurement_document, measurement_of
 
 Key = str
 """sha256 of graph, cluster and placement."""
@@ -98,22 +98,11 @@ class Journal:
 
     def append(self, graph: Graph, cluster: Cluster, measured: Measured) -> None:
         """Adds a measurement; when this returns, it is on the disk."""
-        of = measured.measurement
         line = _Line(
             graph=graph.sha256,
             cluster=cluster.sha256,
             device=measured.device.tolist(),
-            status=int(of.status),
-            detail=of.detail,
-            step_time_s=_finite(of.step_time_s),
-            step_time_low_s=_finite(of.step_time_low_s),
-            step_time_high_s=_finite(of.step_time_high_s),
-            num_runs=of.num_runs,
-            bottleneck_s=_finite(of.bottleneck_s),
-            peak_memory_bytes=of.peak_memory_bytes.tolist(),
-            busy_s=of.busy_s.tolist(),
-            num_transfers=of.num_transfers,
-            transferred_bytes=of.transferred_bytes,
+            **measurement_document(measured.measurement),
         )
         self._file.write(json.dumps(line.model_dump(), allow_nan=False).encode() + b"\n")
         self._file.flush()
@@ -153,7 +142,7 @@ class Journal:
             device = np.array(line.device, np.int32)
             entries[_key(line.graph, line.cluster, device)] = (
                 line.cluster + line.graph,
-                Measured(device=device, measurement=_measurement(line)),
+                Measured(device=device, measurement=measurement_of(line.model_dump())),
             )
         return entries
 
@@ -184,26 +173,3 @@ def _contradiction(line: _Line) -> str:
     if not line.device or max(line.device) >= len(line.busy_s):
         return f"the placement could run, but not all of its ops are on the {len(line.busy_s)} devices"
     return ""
-
-
-def _finite(seconds: float) -> float | None:
-    return seconds if np.isfinite(seconds) else None
-
-
-def _measurement(line: _Line) -> Measurement:
-    def seconds(value: float | None) -> float:
-        return float("inf") if value is None else float(value)
-
-    return Measurement(
-        status=Status(line.status),
-        detail=line.detail,
-        step_time_s=seconds(line.step_time_s),
-        step_time_low_s=seconds(line.step_time_low_s),
-        step_time_high_s=seconds(line.step_time_high_s),
-        num_runs=line.num_runs,
-        bottleneck_s=seconds(line.bottleneck_s),
-        peak_memory_bytes=np.array(line.peak_memory_bytes, np.int64),
-        busy_s=np.array(line.busy_s, np.float64),
-        num_transfers=line.num_transfers,
-        transferred_bytes=line.transferred_bytes,
-    )

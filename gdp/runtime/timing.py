@@ -1,9 +1,12 @@
 """How a candidate's step time is told apart from the incumbent's on a machine whose speed drifts.
 
-Both run in turn, A B A B, and the unit of evidence is the ratio of a candidate's step to the incumbent's step beside it: what slows both cancels. The median ratio has
-a distribution-free confidence interval from order statistics: the k-th smallest and k-th largest of n independent values enclose the median of their
-distribution with probability 1 - 2 P(Binomial(n, 1/2) < k) (Conover, Practical Nonparametric Statistics, section 3.2). Nothing is assumed about the noise but that steps
-are independent; slow drift is correlated noise, and pairing removes it.
+Both run in turn, A B B A A B ..., and the unit of evidence is the ratio of a candidate's step to the incumbent's step beside it: what slows both cancels, and so does what
+favours the step that comes second. The median ratio has a distribution-free confidence interval from order statistics: the k-th smallest and k-th largest of n independent
+values enclose the median of their distribution with probability 1 - 2 P(Binomial(n, 1/2) < k) (Conover, Practical Nonparametric Statistics, section 3.2).
+
+Slow drift is correlated noise, and pairing removes most of it. What correlation is left between neighbouring ratios makes n of them worth less: with correlation r of neighbours,
+as much as n (1 - r) / (1 + r) independent ones (a first-order autoregressive process; Wilks, Statistical Methods in the Atmospheric Sciences, section 5.2.4). The ranks are those
+of so many, spread over the n. A correlation that chance explains (below 1.645 / sqrt(n)) counts as none.
 
 Evidence is looked at after 6, 12, 24, ... pairs. Stopping where it suffices makes the nominal 95 % of the last interval a few percent optimistic; a verdict that matters
 deserves a comparison of a fixed number of pairs (`precision=0`).
@@ -68,6 +71,11 @@ class Comparison:
     """differences up to this, relatively, count as none."""
 
     @property
+    def speed_up(self) -> Interval:
+        """How many times as fast as the incumbent the candidate is."""
+        return Interval(median=1 / self.ratio, low=1 / self.high, high=1 / self.low if self.low else math.inf)
+
+    @property
     def verdict(self) -> Verdict:
         """`faster` or `slower` when the interval leaves out 1; else `equal` when it is within the resolution, and `too_noisy` when the machine cannot tell."""
         if self.high < 1:
@@ -89,13 +97,27 @@ def interval_rank(num_values: int, *, confidence: float = 0.95) -> int:
 
 
 def median_interval(values: Sequence[float], *, confidence: float = 0.95) -> Interval:
-    """The median of `values` with its confidence interval; of fewer than `MIN_PAIRS` values, the whole range of positive numbers."""
-    ordered = sorted(values)
-    rank = interval_rank(len(ordered), confidence=confidence)
+    """The median of `values`, given in the order in which they came, with its confidence interval; of less than `MIN_PAIRS` independent values' worth, the whole range of
+    positive numbers."""
+    ordered, effective = sorted(values), effective_number(values)
     median = float(np.median(ordered))
+    rank = interval_rank(int(effective), confidence=confidence)
     if not rank:
         return Interval(median=median, low=0.0, high=math.inf)
-    return Interval(median=median, low=float(ordered[rank - 1]), high=float(ordered[-rank]))
+    spread = max(1, int(rank * len(ordered) / effective))
+    return Interval(median=median, low=float(ordered[spread - 1]), high=float(ordered[-spread]))
+
+
+def effective_number(values: Sequence[float]) -> float:
+    """How many independent values these, in the order in which they came, are worth: by the correlation of neighbours' ranks, at most all of them."""
+    num_values, ordered = len(values), np.sort(values)
+    ranks = (
+        np.searchsorted(ordered, values, "left") + np.searchsorted(ordered, values, "right") - num_values
+    ) / 2.0  # equal values share one
+    correlation = float(ranks[:-1] @ ranks[1:]) / max(float(ranks @ ranks), 1.0)
+    if correlation < 1.645 / math.sqrt(num_values):
+        return float(num_values)
+    return num_values * (1 - correlation) / (1 + correlation)
 
 
 def compare_times(candidate_s: Sequence[float], incumbent_s: Sequence[float]) -> Comparison:
@@ -131,8 +153,9 @@ def in_turn(
     incumbent_s: list[float] = []
     begin, look = clock(), MIN_PAIRS
     while len(candidate_s) < protocol.max_pairs:
-        candidate_s.append(candidate())
-        incumbent_s.append(incumbent())
+        both = [(candidate, candidate_s), (incumbent, incumbent_s)]
+        for step, times in both if len(candidate_s) % 2 == 0 else reversed(both):
+            times.append(step())
         late = clock() - begin > protocol.max_time_s and len(candidate_s) >= MIN_PAIRS
         if late:
             break

@@ -58,3 +58,18 @@ def test_the_first_signal_asks_a_run_to_stop_and_the_second_ends_it(number: sign
     out, err = child.communicate()
     assert (child.returncode, out) == (code, "cleaned up ?\n")
     assert err == "stopping after this update; once more to stop at once\n"
+
+
+def test_a_reader_that_has_gone_ends_the_process_quietly() -> None:
+    child = subprocess.Popen(
+        [sys.executable, "-c", PROGRAM.format(body="[print(number) for number in range(100_000)]")],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={"PYTHONIOENCODING": "ascii", "LC_ALL": "C"},
+    )
+    assert child.stdout is not None and child.stderr is not None and child.stdout.readline() == "0\n"
+    child.stdout.close()
+    assert child.wait(30) == 128 + signal.SIGPIPE
+    assert child.stderr.read() == ""
+    child.stderr.close()

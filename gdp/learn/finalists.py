@@ -1,0 +1,120 @@
+"""The last word on a set of candidates: which of them to use, and what to tell the user.
+
+The fastest of many noisy measurements looks faster than it is. So where times are measured, the fastest candidates are timed in turn with the best single device once
+more, for a fixed number of steps, and what a policy found also with the best placement that needed no learning. What is timed in turn is the step, so a
+bottleneck stays as it was measured.
+"""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from gdp.candidate import Candidate, best, best_single
+from gdp.cluster import Cluster
+from gdp.measurement import Objective
+from gdp.placement import Placement
+from gdp.runtime.timing import Comparison
+
+NUM_FINALISTS = 3
+
+Compare = Callable[[Placement, Placement], Comparison | None]
+"""Times a placement in turn with another one, for a final verdict; `None` when one of them could not run to the end."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class Judgement:
+    """The winner among candidates, and the evidence."""
+
+    best: Candidate
+    candidates: tuple[Candidate, ...]
+    """all of them, those that were timed in turn with the times found then, on the scale of the single device's."""
+    best_single: Candidate | None
+    """the best placement on one device; `None` when no device can hold the program."""
+    best_simple: Candidate | None
+    """the best placement on several devices that no policy made."""
+    against_single: Comparison | None = None
+    """of `best` with `best_single`; `None` in simulation, or when they are one."""
+    against_simple: Comparison | None = None
+    """of `best` with `best_simple`; `None` in simulation, or when no policy made `best`."""
+
+
+def judge(candidates: Sequence[Candidate], *, learned: str, compare: Compare | None, objective: Objective) -> Judgement:
+    """Chooses among `candidates`; those whose origin names the placer `learned` are a policy's.
+
+    With `compare` and step times: a candidate that is surely faster than one device is used, the fastest of them; else the fastest that noise may have hidden; else that
+    device. A policy's placement that is then slower than the best simple one gives way to it.
+    """
+    single = best_single(candidates, objective=objective)
+    ahead = [candidate for candidate in candidates if candidate.num_devices > 1 and np.isfinite(candidate.objective_s(objective))]
+    ahead.sort(key=lambda candidate: candidate.objective_s(objective))
+    simple = next((candidate for candidate in ahead if candidate.placement.origin.placer != learned), None)
+    if compare is None or objective != "step_time":
+        return Judgement(best=best(candidates, objective=objective), candidates=tuple(candidates), best_single=single, best_simple=simple)
+    compared: dict[str, Comparison] = {}
+    if single is not None:
+        for finalist in dict.fromkeys([*ahead[:NUM_FINALISTS], *([] if simple is None else [simple])]):
+            comparison = compare(finalist.placement, single.placement)
+            if comparison is not None:
+                compared[finalist.name] = comparison
+    known = {candidate.name: _timed_in_turn(candidate, compared.get(candidate.name), single) for candidate in candidates}
+    winner = known[best(candidates, objective=objective).name] if single is None else _fastest(known, compared, single, objective)
+    simple = None if simple is None else known[simple.name]
+    against_simple = None
+    if simple is not None and winner.num_devices > 1 and winner.placement.origin.placer == learned:
+        against_simple = compare(winner.placement, simple.placement)
+        if against_simple is not None and against_simple.verdict == "slower":
+            winner, against_simple = simple, None
+    return Judgement(
+        best=winner,
+        candidates=tuple(known.values()),
+        best_single=single,
+        best_simple=simple,
+        against_single=compared.get(winner.name),
+        against_simple=against_simple,
+    )
+
+
+def verdict(judgement: Judgement, cluster: Cluster, *, objective: Objective) -> str:
+    """What to tell the user: which placement won, by how much over the best single device, and over the best simple placement where the two were timed in turn."""
+    winner, single, against = judgement.best, judgement.best_single, judgement.against_single
+    used = winner.num_devices
+    if used == 1:
+        return f"one device is best: {cluster.devices[int(winner.placement.device[0])].name}"
+    beside = ""
+    if judgement.best_simple is not None and judgement.against_simple is not None:
+        gain = judgement.against_simple.speed_up
+        beside = f"; {gain.median:.2f} times as fast as {judgement.best_simple.name} ({gain.low:.2f} to {gain.high:.2f})"
+    if single is None:
+        return f"{winner.name} is best, on {used} devices; no single device can hold the program{beside}"
+    alone = single.name.removeprefix("one device: ") + " alone"
+    if against is None:
+        ratio = single.objective_s(objective) / winner.objective_s(objective)
+        return f"{winner.name} is best, on {used} devices: {ratio:.2f} times as fast as {alone}{beside}"
+    gain = against.speed_up
+    sentence = f"{gain.median:.2f} times as fast as {alone} (95 % interval {gain.low:.2f} to {gain.high:.2f}, timed in turn){beside}"
+    if against.verdict == "faster":
+        return f"{winner.name} is best, on {used} devices: {sentence}"
+    return f"{winner.name} seems best, on {used} devices: {sentence}; the machine is too noisy to be certain"
+
+
+def _fastest(known: dict[str, Candidate], compared: dict[str, Comparison], single: Candidate, objective: Objective) -> Candidate:
+    """Of those that were compared with one device, the fastest that surely beats it, else the fastest that may, else that device."""
+    sure = [known[name] for name, comparison in compared.items() if comparison.verdict == "faster"]
+    likely = [known[name] for name, comparison in compared.items() if comparison.verdict == "too_noisy" and comparison.ratio < 1]
+    return best(sure or likely or [single], objective=objective)
+
+
+def _timed_in_turn(candidate: Candidate, comparison: Comparison | None, single: Candidate | None) -> Candidate:
+    """The candidate with the step time that the comparison found, on the scale of the single device's."""
+    if comparison is None or single is None or candidate.measured is None:
+        return candidate
+    reference_s = single.judged.step_time_s
+    measured = dataclasses.replace(
+        candidate.measured,
+        step_time_s=comparison.ratio * reference_s,
+        step_time_low_s=comparison.low * reference_s,
+        step_time_high_s=comparison.high * reference_s,
+        num_runs=comparison.num_pairs,
+    )
+    return dataclasses.replace(candidate, measured=measured)
