@@ -68,7 +68,7 @@ def against_all_cores(result: FinetuneResult, judges: Judges) -> FinetuneResult:
     if compared is None:
         return result
     gain = compared.speed_up
-    how_fast = f"{gain.median:.2f} times as fast as the unplaced program on all cores together ({gain.low:.2f} to {gain.high:.2f})"
+    how_fast = f"{gain.median:.2f} times as fast as the unplaced program on all cores together ({gain})"
     word = {"faster": "", "slower": "but only ", "equal": "no different: ", "too_noisy": "uncertain: "}[compared.verdict]
     return dataclasses.replace(result, against_all_cores=compared, verdict=f"{result.verdict}; {word}{how_fast}")
 
@@ -155,12 +155,13 @@ def _figures(candidate: Candidate) -> dict[str, object]:
     return figures
 
 
-def _times(measurement: Measurement) -> dict[str, float]:
+def _times(measurement: Measurement) -> dict[str, float | None]:
     if measurement.status != Status.OK:
         return {}
-    return {
+    times = {
         "step_time_s": measurement.step_time_s,
         "step_time_low_s": measurement.step_time_low_s,
         "step_time_high_s": measurement.step_time_high_s,
         "bottleneck_s": measurement.bottleneck_s,
     }
+    return {name: seconds if math.isfinite(seconds) else None for name, seconds in times.items()}

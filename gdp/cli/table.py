@@ -69,4 +69,6 @@ def _measured(measurement: Measurement | None, objective: Objective) -> str:
         return status_text(measurement.status)
     if objective == "bottleneck":
         return milliseconds(measurement.bottleneck_s)
+    if not math.isfinite(measurement.step_time_high_s):
+        return f"{milliseconds(measurement.step_time_s)} [noisy]"
     return f"{milliseconds(measurement.step_time_s)} [{milliseconds(measurement.step_time_low_s)}-{milliseconds(measurement.step_time_high_s)}]"

@@ -84,7 +84,7 @@ def verdict(judgement: Judgement, cluster: Cluster, *, objective: Objective) -> 
     beside = ""
     if judgement.best_simple is not None and judgement.against_simple is not None:
         gain = judgement.against_simple.speed_up
-        beside = f"; {gain.median:.2f} times as fast as {judgement.best_simple.name} ({gain.low:.2f} to {gain.high:.2f})"
+        beside = f"; {gain.median:.2f} times as fast as {judgement.best_simple.name} ({gain})"
     if single is None:
         return f"{winner.name} is best, on {used} devices; no single device can hold the program{beside}"
     alone = single.name.removeprefix("one device: ") + " alone"
@@ -92,7 +92,7 @@ def verdict(judgement: Judgement, cluster: Cluster, *, objective: Objective) -> 
         ratio = single.objective_s(objective) / winner.objective_s(objective)
         return f"{winner.name} is best, on {used} devices: {ratio:.2f} times as fast as {alone}{beside}"
     gain = against.speed_up
-    sentence = f"{gain.median:.2f} times as fast as {alone} (95 % interval {gain.low:.2f} to {gain.high:.2f}, timed in turn){beside}"
+    sentence = f"{gain.median:.2f} times as fast as {alone} (95 % interval {gain}, timed in turn){beside}"
     if against.verdict == "faster":
         return f"{winner.name} is best, on {used} devices: {sentence}"
     return f"{winner.name} seems best, on {used} devices: {sentence}; the machine is too noisy to be certain"

@@ -86,6 +86,8 @@ def _with_bounds(measurement: Measurement | None, bounds: Interval | None) -> st
         return _STATUS[measurement.status]
     if bounds.low == bounds.high:
         return seconds(bounds.value)
+    if not math.isfinite(bounds.high):
+        return f"{seconds(bounds.value)}, too noisy for an interval"
     value, unit = seconds(bounds.value).rsplit(" ", 1)
     scale = bounds.value / float(value.replace(",", ""))
     digits = len(value.partition(".")[2])
@@ -116,7 +118,7 @@ def _bars(candidate: Candidate, predicted: Interval | None, measured: Interval |
             )
         )
     if measured is not None:
-        low, high = measured.low / top, measured.high / top
+        low, high = measured.low / top, min(measured.high / top, 1.0)
         marks.append(
             _bar(
                 "measured",

@@ -109,7 +109,9 @@ def _tiles(section: Section, best: Candidate, reference: Candidate) -> Markup:
         (
             "speed-up",
             ratio(gain.value) if gain else "–",
-            f"{gain.low:.2f} to {gain.high:.2f}"
+            "too noisy for an interval"
+            if gain and not math.isfinite(gain.high)
+            else f"{gain.low:.2f} to {gain.high:.2f}"
             if gain and gain.low < gain.high
             else "predicted"
             if gain

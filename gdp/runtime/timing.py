@@ -47,11 +47,15 @@ class Protocol:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Interval:
-    """A median and its confidence interval."""
+    """A median and its confidence interval, from 0 to infinity where there is not evidence enough for one."""
 
     median: float
     low: float
     high: float
+
+    def __str__(self) -> str:
+        """The bounds, for people."""
+        return f"{self.low:.2f} to {self.high:.2f}" if math.isfinite(self.high) and self.low else "too noisy for an interval"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
