@@ -1,10 +1,11 @@
 """What a policy reaches at first sight: at most 64 simulated samples, on graphs that it was not trained on, beside every placement that needs no search,
 and beside the searches given the same number of samples.
 
-    python benchmarks/zero_shot.py [--policy gdp-tiny] [--seeds 3] [--out benchmarks/results/zero_shot.json] [--write-card FOLDER]
+    python benchmarks/zero_shot.py [--policy gdp-tiny] [--seeds 3] [--out benchmarks/results/zero_shot.json] [--write-card FOLDER [--other-seeds FOLDER ...]]
 
 The ratio of a cell is the policy's step time over that of the best simple placement (one device, contiguous, METIS, list scheduling). The searches, METIS many
-times and local search, start from those simple placements or try them first. `--write-card` writes the figures into the card of a checkpoint folder.
+times and local search, start from those simple placements or try them first. `--write-card` writes the figures into the card of a checkpoint folder, and beside them what
+the same recipe reached with other training seeds.
 """
 
 import argparse
@@ -106,7 +107,7 @@ def summary(cells: list[Cell], split: str, num_seeds: int) -> dict[str, object]:
     }
 
 
-def write_card(folder: Path, cells: list[Cell], *, commit: str) -> None:
+def write_card(folder: Path, cells: list[Cell], *, commit: str, other_seeds: list[Path]) -> None:
     """The card of a checkpoint with the figures of all cells; what it says of the training stays, as `train_config.yaml` and the recipe tell it."""
     config = yaml.safe_load((folder / "train_config.yaml").read_text())
     config.pop("run_dir", None)
@@ -124,12 +125,13 @@ def write_card(folder: Path, cells: list[Cell], *, commit: str) -> None:
     )
     to_search = {search: geometric_mean([ratio for cell in cells for ratio in cell.ratios_to(search)]) for search in SEARCHES}
     clear_losses = sum(float(np.median(cell.ratios)) > 1.05 for cell in cells)
+    reached = {seed: json.loads((seed / "metrics.json").read_text())["valid/sampled_over_simple"] for seed in (folder, *other_seeds)}
     card = Card(
         name=str(config["name"]),
         summary=f"A device-placement policy of the GDP family ({config['policy']['decoding']} decoding), pretrained in the simulator on step time: "
         f"{config['imitation']['steps']} steps of imitating searched placements, then PPO, the best of it by zero-shot quality on the validation split. "
         f"The results below are medians over {len(cells[0].policy)} sampling seeds, reproduced by `python benchmarks/zero_shot.py`.",
-        recipe="python train.py experiment=tiny runtime.num_threads=1",
+        recipe="python train.py experiment=tiny num_threads=1",
         commit=commit,
         corpus=f"{config['workload']['num_tasks']} pairs of graph and cluster, {100 * config['workload']['synthetic_fraction']:.0f} % of the graphs synthetic, the "
         "others of the catalog's pretraining split",
@@ -141,6 +143,8 @@ def write_card(folder: Path, cells: list[Cell], *, commit: str) -> None:
         "keep the simple placements beside it, as `gdp place` does. "
         f"With the same {NUM_SAMPLES} evaluations its step times are, in the geometric mean over these cells, "
         + " and ".join(f"{ratio:.3f} times those of {search}" for search, ratio in to_search.items())
+        + f". At the end of training it was at {reached[folder]:.3f} times the best simple placement on the validation split (p100x2, p100x4, unequal)"
+        + (f"; the same recipe with other seeds, at {', '.join(f'{reached[seed]:.3f}' for seed in other_seeds)}" if other_seeds else "")
         + ". No family of the validation or the hold-out split was among its training graphs; "
         "how many groups a large graph is placed in was chosen by looking at Inception-V3, which is hold-out.",
     )
@@ -160,6 +164,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--out", type=Path)
     parser.add_argument("--write-card", type=Path)
+    parser.add_argument("--other-seeds", type=Path, nargs="*", default=[], help="checkpoint folders of the same recipe, for the card")
     parser.add_argument("--commit", default="unknown", help="of the source that trained the policy, for the card")
     options = parser.parse_args()
     console = Console()
@@ -193,7 +198,7 @@ def main() -> None:
         document = {"policy": options.policy, "num_samples": NUM_SAMPLES, "summary": summaries, "cells": rows, "environment": environment()}
         write_text(options.out, json.dumps(document, indent=1) + "\n")
     if options.write_card:
-        write_card(options.write_card, cells, commit=options.commit)
+        write_card(options.write_card, cells, commit=options.commit, other_seeds=options.other_seeds)
 
 
 if __name__ == "__main__":

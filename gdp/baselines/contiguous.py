@@ -18,7 +18,7 @@ from gdp.placement import Origin, Placement
 class Contiguous:
     """Consecutive stages, each of a time in proportion to its device's speed (so that all take equally long), backward ops with their forward ops.
 
-    With a runtime 1, 2, ... devices are tried, in the order of the cluster, and the best count is kept; without one, all devices are used.
+    With a runtime 1, 2, ... devices are tried, the fastest first, and the best count is kept; without one, all devices are used.
     """
 
     runtime: Runtime | None = None
@@ -33,7 +33,7 @@ class Contiguous:
 
 
 def contiguous_splits(graph: Graph, cluster: Cluster) -> Int32[np.ndarray, "devices ops"]:
-    """Row `k - 1` cuts the graph into `k` stages on the first `k` devices."""
+    """Row `k - 1` cuts the graph into `k` stages on the `k` fastest devices, which keep the cluster's order among themselves."""
     grouping = coarsen(graph)
     order = stage_order(graph, grouping)
     time_s = quotient(graph, cluster, grouping).time_s
@@ -42,8 +42,9 @@ def contiguous_splits(graph: Graph, cluster: Cluster) -> Int32[np.ndarray, "devi
     middle = np.cumsum(mean_s) - mean_s / 2
     rows = []
     for count in range(1, cluster.num_devices + 1):
-        ends = np.cumsum(speed[:count]) / speed[:count].sum() * mean_s.sum()
+        chosen = np.sort(np.argsort(-speed, kind="stable")[:count]).astype(np.int32)
+        ends = np.cumsum(speed[chosen]) / speed[chosen].sum() * mean_s.sum()
         group_device = np.empty(grouping.num_groups, np.int32)
-        group_device[order] = np.minimum(np.searchsorted(ends, middle, side="left"), count - 1)
+        group_device[order] = chosen[np.minimum(np.searchsorted(ends, middle, side="left"), count - 1)]
         rows.append(grouping.expand(group_device))
     return np.stack(rows)

@@ -5,8 +5,9 @@ Four stages, each keeping what the one before joined:
 1. Ops of one colocation group are one.
 2. An op without work (a view, a constant, bookkeeping) joins the producer of its heaviest input, or, having none, the consumer of its heaviest output.
    It joins one neighbour alone, so no two ops that work come together here.
-3. `v` joins `u` when `u` is the only one that `v` waits for and `v` the only one that waits for `u`, looking through ops without work: cutting there gains nothing, and
-   parallel branches stay apart.
+3. `v` joins `u` when `u` is the only one that `v` waits for and `v` the only one that waits for `u`, looking through ops without work, as long as
+   what is joined has no more than `CHAIN_SHARE` of the graph's work, and of its memory. A cut between light ops of a chain gains nothing; but a chain that fills
+   a device must be cut somewhere, and so must one whose ends suit different devices, or whose steps are pipelined. Parallel branches stay apart.
 4. While there are more than `max_groups`: the lightest group joins the neighbour with which it shares the heaviest tensors, preferring one that does not outgrow
    `LARGEST_SHARE` times the average group.
 
@@ -28,6 +29,9 @@ FLOPS_PER_BYTE = 20.0
 """The machine balance by which work is weighed here, where no device is known."""
 
 LARGEST_SHARE = 2.0
+
+CHAIN_SHARE = 1 / 128
+"""Of all work, and of all parameters and outputs: a balance over 16 devices is then within an eighth."""
 
 _NONE, _SEVERAL = -1, -2
 
@@ -66,8 +70,8 @@ def coarsen(graph: Graph, *, max_groups: int | None = None) -> Grouping:
     sets = DisjointSets(graph.num_ops)
     _join_colocated(graph, sets)
     _join_ops_without_work(graph, sets)
-    _join_chains(graph, sets)
     weight = op_weight(graph)
+    _join_chains(graph, sets, weight)
     if max_groups is not None:
         _join_lightest(graph, sets, weight, max_groups)
     return _numbered(sets.labels(), weight)
@@ -114,17 +118,27 @@ def _heaviest_edge_per_set(
     return edges[order[first]]
 
 
-def _join_chains(graph: Graph, sets: DisjointSets) -> None:
+def _join_chains(graph: Graph, sets: DisjointSets, weight: Float64[np.ndarray, " ops"]) -> None:
     label = sets.labels()
+    resident_bytes = graph.param_bytes + np.bincount(graph.tensor_producer, weights=graph.tensor_bytes, minlength=graph.num_ops)
+    share = np.stack([np.bincount(label, weights=each) / max(float(each.sum()), 1.0) for each in (weight, resident_bytes)], axis=1)
     forwards = np.argsort(graph.edge_consumer, kind="stable")
     backwards = np.argsort(-graph.edge_producer, kind="stable")
     only_producer = _only_neighbour(label, graph.works, graph.edge_producer[forwards], graph.edge_consumer[forwards])
     only_consumer = _only_neighbour(label, graph.works, graph.edge_consumer[backwards], graph.edge_producer[backwards])
     member = np.zeros(len(only_producer), np.int64)
     member[label] = np.arange(graph.num_ops)
-    for v, u in enumerate(only_producer):
-        if u >= 0 and only_consumer[u] == v:
-            sets.join(int(member[u]), int(member[v]))
+    follows = [u >= 0 and only_consumer[u] == v for v, u in enumerate(only_producer)]
+    heads = [v for v in range(len(follows)) if not follows[v]]
+    for link in heads:
+        joined = share[link]
+        while (after := only_consumer[link]) >= 0 and follows[after] and only_producer[after] == link:
+            joined = joined + share[after]
+            if (joined <= CHAIN_SHARE).all():
+                sets.join(int(member[link]), int(member[after]))
+            else:
+                joined = share[after]
+            link = after
 
 
 def _only_neighbour(

@@ -10,13 +10,14 @@ from gdp.errors import InputError
 from gdp.graph import Graph
 from gdp.measurement import Objective, Runtime, Status
 from gdp.placement import Placer
+from gdp.runtime.simulator import Simulator
 
 ZERO_SHOT = "zero-shot"
 SINGLE = "single device"
 
 
 def simple_placers(*, runtime: Runtime, seed: int, objective: Objective) -> dict[str, Placer]:
-    """The baselines that need no search, by the names that tables print."""
+    """The baselines that need no search, by the names that tables print; `runtime` judges the few variants of each."""
     from gdp.baselines.contiguous import Contiguous
     from gdp.baselines.list_scheduling import ListScheduling
     from gdp.baselines.metis import Metis
@@ -26,11 +27,11 @@ def simple_placers(*, runtime: Runtime, seed: int, objective: Objective) -> dict
         SINGLE: SingleDevice(runtime=runtime, objective=objective),
         "contiguous": Contiguous(runtime=runtime, objective=objective),
         "metis": Metis(seed=seed),
-        "list scheduling": ListScheduling(),
+        "list scheduling": ListScheduling(runtime=runtime, objective=objective),
     }
 
 
-def policy_placer(text: str, *, runtime: Runtime, num_samples: int, seed: int, objective: Objective) -> Placer:
+def policy_placer(text: str, *, runtime: Simulator, num_samples: int, seed: int, objective: Objective) -> Placer:
     """The policy that `text` names (bundled, a folder, or on the Hub) as a zero-shot placer."""
     from gdp.hub.load import load, resolve
     from gdp.policy.placer import PolicyPlacer
@@ -39,6 +40,7 @@ def policy_placer(text: str, *, runtime: Runtime, num_samples: int, seed: int, o
     return PolicyPlacer(
         load(str(resolved.folder)),
         runtime=runtime,
+        dispatch=runtime.dispatch,
         num_samples=num_samples,
         seed=seed,
         objective=objective,

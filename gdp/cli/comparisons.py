@@ -8,7 +8,7 @@ from pathlib import Path
 
 from gdp.atomic_file import write_text
 from gdp.errors import InputError
-from gdp.learn.finalists import Compare
+from gdp.learn.finalists import Compare, Occasion
 from gdp.placement import Placement
 from gdp.runtime.timing import Comparison
 
@@ -16,12 +16,12 @@ from gdp.runtime.timing import Comparison
 def kept_in(path: Path, compare: Compare) -> Compare:
     """`compare`, which answers from the file what it was asked before. Raises `InputError` when the file holds anything else."""
 
-    def answer(candidate: Placement, incumbent: Placement) -> Comparison | None:
+    def answer(candidate: Placement, incumbent: Placement, *, occasion: Occasion) -> Comparison | None:
         known = _read(path)
-        key = hashlib.sha256(candidate.device.tobytes() + incumbent.device.tobytes()).hexdigest()
+        key = hashlib.sha256(occasion.encode() + candidate.device.tobytes() + incumbent.device.tobytes()).hexdigest()
         if key in known:
             return known[key]
-        comparison = compare(candidate, incumbent)
+        comparison = compare(candidate, incumbent, occasion=occasion)
         if comparison is not None:
             known[key] = comparison
             write_text(path, json.dumps({name: dataclasses.asdict(one) for name, one in known.items()}, indent=1) + "\n")

@@ -21,6 +21,16 @@ class NamedWorkload:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class SimulatorConfig:
+    """The simulator as the runtime."""
+
+    kind: Literal["simulator"]
+    dispatch: Literal["ready_order", "program_order"]
+    """see `gdp.runtime.simulator`."""
+    num_threads: int
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class PyTorchConfig:
     """Measured step times on this machine, screened by the simulator with measured op times."""
 

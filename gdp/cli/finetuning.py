@@ -1,6 +1,7 @@
 """Fine-tuning, from a configuration to a placement file: `gdp.learn.finetune` with its run folder, tracker and snapshots."""
 
 import dataclasses
+import math
 from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import Any
@@ -13,7 +14,7 @@ from gdp.candidate import Candidate
 from gdp.cli.candidates import ZERO_SHOT, refuse_impossible_memory, refuse_when_nothing_runs
 from gdp.cli.configured_cluster import configured_cluster
 from gdp.cli.fill import fill
-from gdp.cli.finetune_config import FinetuneSettings, PyTorchConfig
+from gdp.cli.finetune_config import FinetuneSettings, PyTorchConfig, SimulatorConfig
 from gdp.cli.finetune_files import against_all_cores, finetune_section, write_checkpoint, write_result
 from gdp.cli.model import Model, resolve_model
 from gdp.cli.process import stop_signal
@@ -22,7 +23,6 @@ from gdp.cli.report_data import write_page
 from gdp.cli.run_folder import CLUSTER, SNAPSHOT, holds_run_of, how_to_continue, identity, run_folder, run_id
 from gdp.cli.runtimes import Judges, open_judges, refuse_graph_alone
 from gdp.cli.table import candidates_table
-from gdp.cli.train_config import SimulatorConfig
 from gdp.hub.load import load, resolve
 from gdp.learn.finetune import finetune, placers_to_beat, simple_candidates
 from gdp.learn.learner import new_learner
@@ -98,14 +98,16 @@ def run(
         )
         candidates = _candidates(settings, task, judges, policy, origin)
         refuse_when_nothing_runs(candidates, cluster)
-        task = dataclasses.replace(task, reference_s=min(candidate.objective_s(objective) for candidate in candidates))
+        simple_s = [candidate.objective_s(objective) for candidate in candidates if candidate.placement.origin.placer != origin.placer]
+        reference_s = min(simple_s) if math.isfinite(min(simple_s)) else min(candidate.objective_s(objective) for candidate in candidates)
+        task = dataclasses.replace(task, runtime=judges.proposed, reference_s=reference_s)
         parameters = list(policy.parameters()) if settings.finetune.parameters == "all" else policy.conditioning_and_heads()
         learner = new_learner(policy, parameters=parameters, seed=settings.seed)
         if (folder / SNAPSHOT).exists():
             extra = restore_snapshot(folder / SNAPSHOT, learner, run=own.name)
             if judges.screened is not None:
                 judges.screened.restore(extra["screened"])
-        updates = max(1, settings.finetune.evaluations // settings.learner.samples_per_update)
+        updates = max(1, (settings.finetune.evaluations - settings.finetune.zero_shot_samples) // settings.learner.samples_per_update)
         learn_config = dataclasses.replace(settings.learner, updates=min(settings.learner.updates, updates))
         tracker = open_tracker(
             settings.tracker, folder, name=settings.workload.name, run_id=run_id(folder), resume_step=learner.update, run_config=config
@@ -135,7 +137,6 @@ def run(
                 learner,
                 task,
                 candidates,
-                runtime=judges.proposed,
                 predictor=judges.predictor,
                 compare=judges.compare,
                 reward=relative_reward(settings.reward),
@@ -187,6 +188,7 @@ def _candidates(settings: FinetuneSettings, task: Task, judges: Judges, policy: 
         num_samples=settings.finetune.zero_shot_samples,
         seed=settings.seed,
         objective=objective,
+        dispatch=predictor.dispatch,
         name=origin.policy or "untrained",
         revision=origin.revision,
         max_groups=settings.finetune.max_groups,

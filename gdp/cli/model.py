@@ -26,11 +26,8 @@ class Model:
     graph: Graph
     program: "ExportedProgram | None"
     example_inputs: tuple[Any, ...]
-
-    @property
-    def dispatch(self) -> Dispatch:
-        """How its devices choose what to run: a PyTorch program's queue keeps the program's order, TensorFlow's executor takes what is ready."""
-        return "ready_order" if self.program is None else "program_order"
+    dispatch: Dispatch = "ready_order"
+    """how its devices choose what to run: a PyTorch program's queue keeps the program's order, TensorFlow's executor takes what is ready."""
 
 
 def resolve_model(text: str) -> Model:
@@ -52,7 +49,7 @@ def resolve_model(text: str) -> Model:
     entry = workload(text)
     if entry.program is not None:
         return _from_module(*entry.program(), where=f"workload {text!r}")
-    return Model(graph=entry.build(), program=None, example_inputs=())
+    return Model(graph=entry.build(), program=None, example_inputs=(), dispatch=entry.dispatch)
 
 
 def _from_function(text: str) -> Model:
@@ -104,4 +101,4 @@ def _from_module(module: Any, example_inputs: Any, *, where: str) -> Model:
             f"{where} returned ({type(module).__name__}, {type(example_inputs).__name__}); it must return a torch.nn.Module and a tuple of example inputs"
         )
     captured = capture(module, example_inputs)
-    return Model(graph=captured.graph, program=captured.program, example_inputs=example_inputs)
+    return Model(graph=captured.graph, program=captured.program, example_inputs=example_inputs, dispatch="program_order")

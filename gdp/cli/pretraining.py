@@ -4,7 +4,7 @@ import dataclasses
 import math
 import shlex
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -29,7 +29,6 @@ from gdp.cli.run_folder import (
 )
 from gdp.cli.train_config import TrainConfig
 from gdp.cluster import Cluster, preset
-from gdp.graph import Graph
 from gdp.hub.card import Card, Result
 from gdp.hub.checkpoint import save_checkpoint
 from gdp.learn.imitation import imitate
@@ -37,12 +36,13 @@ from gdp.learn.learner import Learner, new_learner
 from gdp.learn.loop import learn
 from gdp.learn.snapshots import restore_snapshot, save_snapshot
 from gdp.learn.sources import PretrainingTasks
-from gdp.learn.task import Task, make_task, relative_reward
+from gdp.learn.task import make_task, relative_reward
 from gdp.learn.validation import Validated, Validation
 from gdp.policy.policy import Policy
 from gdp.runtime.simulator import Simulator
 from gdp.tracking.choose import open_tracker, wandb_mode
 from gdp.tracking.tracker import Tracker
+from gdp.workloads.catalog import CATALOG, Workload, workload
 
 CHECKPOINT = "checkpoint"
 _NO_SCORE = math.inf
@@ -55,11 +55,10 @@ def pretrain(settings: TrainConfig, config: dict[str, Any], typed: Sequence[str]
     folder = settings.run_dir
     continues = holds_run_of(folder, config, resume=settings.resume)
     cluster = configured_cluster(settings.cluster, settings.cluster_source, kept=folder / CLUSTER if continues else None)
-    runtime = Simulator(dispatch=settings.runtime.dispatch, num_threads=settings.runtime.num_threads)
-    source, validation = _source(settings, cluster, runtime), _validation(settings, runtime)
+    source, validation = _source(settings, cluster), _validation(settings)
     own = identity(config, program=None, cluster=None if cluster is None else cluster.sha256, policy=None)
     with stop_signal() as stop, run_folder(folder, config, own, cluster=cluster, resume=settings.resume):
-        session = _Session.open(settings, config, own, typed, runtime=runtime, source=source, validation=validation)
+        session = _Session.open(settings, config, own, typed, source=source, validation=validation)
         console.print(
             f"run folder {folder}; metrics in {folder / METRICS}" + ("" if mode != "disabled" else _no_wandb(settings)),
             markup=False,
@@ -94,7 +93,6 @@ class _Session:
     """the command line."""
     learner: Learner
     source: PretrainingTasks
-    runtime: Simulator
     validation: Validation | None
     tracker: Tracker
     best_score: float
@@ -107,7 +105,6 @@ class _Session:
         own: Identity,
         typed: Sequence[str],
         *,
-        runtime: Simulator,
         source: PretrainingTasks,
         validation: Validation | None,
     ) -> "_Session":
@@ -131,7 +128,6 @@ class _Session:
             typed=typed,
             learner=learner,
             source=source,
-            runtime=runtime,
             validation=validation,
             tracker=tracker,
             best_score=best_score,
@@ -143,7 +139,6 @@ class _Session:
         warm_up = imitate(
             learner,
             self.source,
-            self.runtime,
             config=settings.imitation,
             gradient_norm=settings.learner.gradient_norm,
             objective=settings.reward.objective,
@@ -155,7 +150,7 @@ class _Session:
             self._after_step(learner.imitation_step)
             yield
         reward = relative_reward(settings.reward)
-        for update in learn(learner, self.source, self.runtime, reward, config=settings.learner, objective=settings.reward.objective):
+        for update in learn(learner, self.source, reward, config=settings.learner, objective=settings.reward.objective):
             step = learner.imitation_step + update.number
             metrics = dict(update.metrics)
             if self.validation is not None and (
@@ -209,7 +204,7 @@ class _Session:
                     split="validation",
                     evaluations=self.validation.num_samples + 1,
                     step_time_s=float(best_s),
-                    baseline="one device, contiguous or list scheduling",
+                    baseline="one device, contiguous, METIS or list scheduling",
                     baseline_s=task.reference_s,
                 )
                 for task, best_s in zip(self.validation.tasks, result.best_s, strict=True)
@@ -230,58 +225,55 @@ class _Session:
         )
 
 
-def _source(settings: TrainConfig, cluster: Cluster | None, runtime: Simulator) -> PretrainingTasks:
+def _source(settings: TrainConfig, cluster: Cluster | None) -> PretrainingTasks:
     return PretrainingTasks(
         settings.workload,
-        workloads=_workloads(settings.workload.workloads, split="pretraining") if settings.workload.synthetic_fraction < 1 else [],
+        workloads=[(entry.name, entry.build) for entry in _workloads(settings.workload.workloads, split="pretraining")]
+        if settings.workload.synthetic_fraction < 1
+        else [],
         clusters=[preset(name) for name in settings.workload.presets],
         fixed_cluster=cluster,
-        runtime=runtime,
+        num_threads=settings.num_threads,
         features=settings.features,
         objective=settings.reward.objective,
         seed=settings.seed,
     )
 
 
-def _workloads(names: tuple[str, ...], *, split: str) -> list[tuple[str, Callable[[], Graph]]]:
-    from gdp.workloads.catalog import CATALOG, workload
-
-    chosen = [entry for entry in CATALOG if entry.split == split] if names == ("*",) else [workload(name) for name in names]
-    return [(entry.name, entry.build) for entry in chosen]
+def _workloads(names: tuple[str, ...], *, split: str) -> list[Workload]:
+    return [entry for entry in CATALOG if entry.split == split] if names == ("*",) else [workload(name) for name in names]
 
 
-def _validation(settings: TrainConfig, runtime: Simulator) -> Validation | None:
+def _validation(settings: TrainConfig) -> Validation | None:
     config = settings.validation
-    graphs = [(name, build()) for name, build in _workloads(config.workloads, split="validation")] if config.workloads else []
+    graphs = [(entry.name, entry.build(), entry.dispatch) for entry in _workloads(config.workloads, split="validation")]
     if config.synthetic:
-        pool = dataclasses.replace(settings.workload, synthetic_fraction=1.0, num_tasks=config.synthetic)
         unseen = PretrainingTasks(
-            pool,
+            dataclasses.replace(settings.workload, synthetic_fraction=1.0, num_tasks=config.synthetic, program_order_fraction=0.0),
             workloads=[],
             clusters=[],
             fixed_cluster=preset(config.presets[0]),
-            runtime=runtime,
+            num_threads=settings.num_threads,
             features=settings.features,
             objective=settings.reward.objective,
             seed=settings.seed + 1_000_003,
         )
         tasks = [unseen.task(number) for number in range(config.synthetic)]
-        graphs += [(task.name, task.graph) for task in tasks if task is not None]
-    made: list[Task] = []
-    for name, graph in graphs:
-        for cluster in map(preset, config.presets):
-            made.append(
-                make_task(
-                    f"{name}@{cluster.name}",
-                    graph,
-                    cluster,
-                    runtime=runtime,
-                    features=settings.features,
-                    max_groups=settings.workload.max_groups,
-                    objective=settings.reward.objective,
-                )
-            )
-    return Validation(made, runtime, num_samples=config.num_samples, objective=settings.reward.objective) if made else None
+        graphs += [(task.name, task.graph, "ready_order") for task in tasks if task is not None]
+    made = [
+        make_task(
+            f"{name}@{cluster.name}",
+            graph,
+            cluster,
+            runtime=Simulator(dispatch=dispatch, num_threads=settings.num_threads),
+            features=settings.features,
+            max_groups=settings.workload.max_groups,
+            objective=settings.reward.objective,
+        )
+        for name, graph, dispatch in graphs
+        for cluster in map(preset, config.presets)
+    ]
+    return Validation(made, num_samples=config.num_samples, objective=settings.reward.objective) if made else None
 
 
 def _no_wandb(settings: TrainConfig) -> str:

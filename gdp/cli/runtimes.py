@@ -11,13 +11,12 @@ from jaxtyping import Int32
 
 from gdp.atomic_file import write_text
 from gdp.cli.comparisons import kept_in
-from gdp.cli.finetune_config import PyTorchConfig
+from gdp.cli.finetune_config import PyTorchConfig, SimulatorConfig
 from gdp.cli.model import Model
-from gdp.cli.train_config import SimulatorConfig
 from gdp.cluster import Cluster
 from gdp.errors import InputError
 from gdp.graph import Graph
-from gdp.learn.finalists import Compare
+from gdp.learn.finalists import Compare, Occasion
 from gdp.measurement import Measurement, MeasurementBatch, Objective, Runtime, stack
 from gdp.placement import Placement
 from gdp.runtime.journal import Journal
@@ -93,7 +92,7 @@ def open_judges(
                 objective=objective,
             )
 
-            def compare(candidate: Placement, incumbent: Placement) -> Comparison | None:
+            def compare(candidate: Placement, incumbent: Placement, *, occasion: Occasion) -> Comparison | None:
                 return runtime.compare(graph, cluster, candidate, incumbent)
 
             yield Judges(

@@ -15,16 +15,6 @@ from gdp.tracking.choose import TrackerConfig
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class SimulatorConfig:
-    """The simulator as the runtime."""
-
-    kind: Literal["simulator"]
-    dispatch: Literal["ready_order", "program_order"]
-    """see `gdp.runtime.simulator`."""
-    num_threads: int
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class TrainConfig:
     """All of `conf/train.yaml`."""
 
@@ -35,7 +25,6 @@ class TrainConfig:
     """`local` or a YAML file in its place."""
     features: FeatureConfig
     policy: PolicyConfig
-    runtime: SimulatorConfig
     reward: RewardConfig
     learner: LearnConfig
     tracker: TrackerConfig
@@ -43,6 +32,8 @@ class TrainConfig:
     validation: ValidationConfig
     name: str
     """of the checkpoint."""
+    num_threads: int
+    """of the simulator."""
     seed: int
     run_dir: Path
     resume: Literal["auto", "never"]

@@ -5,7 +5,7 @@ import dataclasses
 from gdp.errors import InputError
 from gdp.features.vocabulary import OP_VOCABULARY
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 """Raised when a feature changes its meaning: a checkpoint of another version cannot be read."""
 
 PHASES = ("forward", "backward", "update", "other")
@@ -39,7 +39,16 @@ GROUP_FEATURES = (
 EDGE_FEATURES = ("log_bytes", "log_transfer", "transfer_over_time", "backward")
 DEVICE_FEATURES = ("log_slowness", "log_memory", "log_pressure", "overhead_share", "log_send", "log_receive")
 PAIR_FEATURES = ("log_slowness", "log_time_over_device_share", "param_share", "output_share")
-CONTEXT_FEATURES = ("log_groups", "log_devices", "log_parallelism", "log_transfer", "param_pressure", "output_pressure", "time_spread")
+CONTEXT_FEATURES = (
+    "log_groups",
+    "log_devices",
+    "log_parallelism",
+    "log_transfer",
+    "param_pressure",
+    "output_pressure",
+    "time_spread",
+    "program_order",
+)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -15,15 +15,19 @@ from gdp.features.levels import b_level, t_level
 from gdp.features.vocabulary import type_ids
 from gdp.graph import CONTROL, Graph
 from gdp.runtime.roofline import op_time_s
+from gdp.runtime.verdict import Dispatch
 
 _MAX_LOG = 30.0
 """Natural logarithms of counts of bytes and operations are divided by this."""
 
 
-def featurize(graph: Graph, cluster: Cluster, grouping: Grouping, config: FeatureConfig) -> GraphTensors:
+def featurize(
+    graph: Graph, cluster: Cluster, grouping: Grouping, config: FeatureConfig, *, dispatch: Dispatch = "ready_order"
+) -> GraphTensors:
     """The graph's groups, their data flow and the cluster's devices as a policy sees them (docs/policy.md lists every feature).
 
-    Op times are those of `op_time_s`: measured where the graph has them, else a roofline. Raises `InputError` when the grouping belongs to another graph.
+    Op times are those of `op_time_s`: measured where the graph has them, else a roofline. Of `dispatch`, what matters is whether devices keep the program's order.
+    Raises `InputError` when the grouping belongs to another graph.
     """
     group_of = grouping.group_of_op.astype(np.int64)
     count, devices = grouping.num_groups, cluster.num_devices
@@ -123,9 +127,11 @@ def featurize(graph: Graph, cluster: Cluster, grouping: Grouping, config: Featur
                     np.log1p(param_bytes.sum() / capacity.sum()),
                     np.log1p(group_output_bytes.sum() / capacity.sum()),
                     np.log(max(float(time.sum()), 1e-12) / max(float(fastest.sum()) * devices, 1e-12)) if fastest.any() else 0.0,
+                    float(dispatch == "program_order"),
                 ]
             )
         ),
+        program_order=torch.tensor(dispatch == "program_order"),
         allowed=torch.from_numpy(_allowed(graph, cluster, group_of, param_bytes, output_bytes, count)),
         time=_float(time),
         latency=_float(latency),

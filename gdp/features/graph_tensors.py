@@ -35,6 +35,8 @@ class GraphTensors:
     pair: Float32[Tensor, "groups devices pair_features"]
     context: Float32[Tensor, " context_features"]
     """of the whole graph on the whole cluster."""
+    program_order: Bool[Tensor, ""]
+    """whether a device runs its ops strictly in the program's order."""
     allowed: Bool[Tensor, "groups devices"]
     """False where a group's parameters and its hungriest op alone exceed the device's memory; all True for a group that fits nowhere."""
     time: Float32[Tensor, "groups devices"]

@@ -1,12 +1,14 @@
 """The last word on a set of candidates: which of them to use, and what to tell the user.
 
 The fastest of many noisy measurements looks faster than it is. So where times are measured, the fastest candidates are timed in turn with the best single device once
-more, for a fixed number of steps, and what a policy found also with the best placement that needed no learning. What is timed in turn is the step, so a
-bottleneck stays as it was measured.
+more, for a fixed number of steps; the fastest of these, which was chosen for looking fast again, is timed a last time, and only that is told. A placement is used
+instead of one device when both times say that it is surely faster: when in doubt, one device. What a policy found must not be slower than the best placement that
+needed no learning, timed in turn with that. What is timed is the step, so a bottleneck stays as it was measured.
 """
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from typing import Literal, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -18,8 +20,15 @@ from gdp.runtime.timing import Comparison
 
 NUM_FINALISTS = 3
 
-Compare = Callable[[Placement, Placement], Comparison | None]
-"""Times a placement in turn with another one, for a final verdict; `None` when one of them could not run to the end."""
+Occasion = Literal["final", "winner", "simple"]
+"""Every finalist against one device; the winner against it once more; a policy's winner against the best simple placement."""
+
+
+@runtime_checkable
+class Compare(Protocol):
+    """Times a placement in turn with another one, for a verdict; `None` when one of them could not run to the end. `occasion` tells one comparison of the same two from another."""
+
+    def __call__(self, candidate: Placement, incumbent: Placement, *, occasion: Occasion) -> Comparison | None: ...
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
@@ -42,8 +51,8 @@ class Judgement:
 def judge(candidates: Sequence[Candidate], *, learned: str, compare: Compare | None, objective: Objective) -> Judgement:
     """Chooses among `candidates`; those whose origin names the placer `learned` are a policy's.
 
-    With `compare` and step times: a candidate that is surely faster than one device is used, the fastest of them; else the fastest that noise may have hidden; else that
-    device. A policy's placement that is then slower than the best simple one gives way to it.
+    With `compare` and step times, a candidate that is surely faster than one device is used, the fastest of them, else that device. A policy's placement
+    that is not faster than the best simple one gives way to it.
     """
     single = best_single(candidates, objective=objective)
     ahead = [candidate for candidate in candidates if candidate.num_devices > 1 and np.isfinite(candidate.objective_s(objective))]
@@ -54,23 +63,31 @@ def judge(candidates: Sequence[Candidate], *, learned: str, compare: Compare | N
     compared: dict[str, Comparison] = {}
     if single is not None:
         for finalist in dict.fromkeys([*ahead[:NUM_FINALISTS], *([] if simple is None else [simple])]):
-            comparison = compare(finalist.placement, single.placement)
+            comparison = compare(finalist.placement, single.placement, occasion="final")
             if comparison is not None:
                 compared[finalist.name] = comparison
     known = {candidate.name: _timed_in_turn(candidate, compared.get(candidate.name), single) for candidate in candidates}
-    winner = known[best(candidates, objective=objective).name] if single is None else _fastest(known, compared, single, objective)
     simple = None if simple is None else known[simple.name]
+    winner = best(candidates, objective=objective) if single is None else _fastest(known, compared, single)
     against_simple = None
-    if simple is not None and winner.num_devices > 1 and winner.placement.origin.placer == learned:
-        against_simple = compare(winner.placement, simple.placement)
-        if against_simple is not None and against_simple.verdict == "slower":
+    if simple is not None and winner.placement.origin.placer == learned:
+        against_simple = compare(winner.placement, simple.placement, occasion="simple")
+        beaten = against_simple is not None and against_simple.ratio >= 1
+        if beaten and (single is None or compared[simple.name].verdict == "faster"):
             winner, against_simple = simple, None
+    against_single = None
+    if single is not None and winner is not single:
+        against_single = compare(winner.placement, single.placement, occasion="winner")
+        if against_single is None or against_single.verdict != "faster":
+            winner, against_single, against_simple = single, None, None
+        else:
+            winner = known[winner.name] = _timed_in_turn(winner, against_single, single)
     return Judgement(
         best=winner,
         candidates=tuple(known.values()),
         best_single=single,
         best_simple=simple,
-        against_single=compared.get(winner.name),
+        against_single=against_single,
         against_simple=against_simple,
     )
 
@@ -92,17 +109,13 @@ def verdict(judgement: Judgement, cluster: Cluster, *, objective: Objective) -> 
         ratio = single.objective_s(objective) / winner.objective_s(objective)
         return f"{winner.name} is best, on {used} devices: {ratio:.2f} times as fast as {alone}{beside}"
     gain = against.speed_up
-    sentence = f"{gain.median:.2f} times as fast as {alone} (95 % interval {gain}, timed in turn){beside}"
-    if against.verdict == "faster":
-        return f"{winner.name} is best, on {used} devices: {sentence}"
-    return f"{winner.name} seems best, on {used} devices: {sentence}; the machine is too noisy to be certain"
+    return f"{winner.name} is best, on {used} devices: {gain.median:.2f} times as fast as {alone} (95 % interval {gain}, timed in turn){beside}"
 
 
-def _fastest(known: dict[str, Candidate], compared: dict[str, Comparison], single: Candidate, objective: Objective) -> Candidate:
-    """Of those that were compared with one device, the fastest that surely beats it, else the fastest that may, else that device."""
+def _fastest(known: dict[str, Candidate], compared: dict[str, Comparison], single: Candidate) -> Candidate:
+    """Of those that were compared with one device, the fastest that surely beats it, else that device."""
     sure = [known[name] for name, comparison in compared.items() if comparison.verdict == "faster"]
-    likely = [known[name] for name, comparison in compared.items() if comparison.verdict == "too_noisy" and comparison.ratio < 1]
-    return best(sure or likely or [single], objective=objective)
+    return best(sure, objective="step_time") if sure else single
 
 
 def _timed_in_turn(candidate: Candidate, comparison: Comparison | None, single: Candidate | None) -> Candidate:

@@ -41,7 +41,7 @@ class FinetuneConfig:
     """What fine-tuning spends, and on what."""
 
     evaluations: int
-    """placements that the policy may try in the runtime; rounded down to whole updates, at least one."""
+    """placements that the policy may try, those of the candidate `zero-shot` among them; rounded down to whole updates, at least one."""
     zero_shot_samples: int
     """simulated placements of the policy before it learns, for the candidate `zero-shot`."""
     search_evaluations: int
@@ -94,7 +94,6 @@ def finetune(
     task: Task,
     candidates: Sequence[Candidate],
     *,
-    runtime: Runtime,
     predictor: Runtime,
     compare: Compare | None,
     reward: TaskReward,
@@ -106,7 +105,7 @@ def finetune(
     """Learns on one task from where `learner` stands, then gives the verdict.
 
     `candidates` are the placements that need no learning (`simple_candidates`); the policy learns from its own alone, the zero-shot one first, whose evaluations
-    count with its own. `runtime` evaluates what the policy proposes (it may predict most of a batch), `predictor`
+    count with its own. The task's runtime evaluates what the policy proposes (it may predict most of a batch), `predictor`
     simulates, `compare` times two placements in turn where times are measured, `origin` is written into the fine-tuned placement with the
     evaluations spent. Raises `InputError` when no placement can run.
     """
@@ -116,7 +115,7 @@ def finetune(
             learner.offer_own(task, own, objective=objective)
             learner.offer(task, own, objective=objective)
             learner.evaluations += candidate.placement.origin.evaluations
-    for update in learn(learner, FixedTasks(tasks=(task,)), runtime, reward, config=config, objective=objective):
+    for update in learn(learner, FixedTasks(tasks=(task,)), reward, config=config, objective=objective):
         learner.curve.append(
             (learner.evaluations, _own_best_s(learner, task, objective), update.metrics.get("train/sampled_ratio", np.inf))
         )
@@ -154,7 +153,7 @@ def placers_to_beat(*, predictor: Runtime, search_evaluations: int, seed: int, o
     placers: dict[str, Placer] = {
         "contiguous": Contiguous(runtime=predictor, objective=objective),
         "metis": Metis(seed=seed),
-        "list scheduling": ListScheduling(),
+        "list scheduling": ListScheduling(runtime=predictor, objective=objective),
     }
     if search_evaluations:
         placers["local search"] = LocalSearch(runtime=predictor, evaluations=search_evaluations, seed=seed, objective=objective)

@@ -17,7 +17,7 @@ from gdp.cluster import Cluster
 from gdp.errors import InputError
 from gdp.learn.learner import Incumbent, Learner
 from gdp.learn.task import Task, TaskSource
-from gdp.measurement import Objective, Runtime
+from gdp.measurement import Objective
 from gdp.placement import Placement
 from gdp.policy.policy import Policy
 from gdp.runtime.roofline import op_time_s
@@ -46,7 +46,6 @@ class ImitationConfig:
 def imitate(
     learner: Learner,
     source: TaskSource,
-    runtime: Runtime,
     *,
     config: ImitationConfig,
     gradient_norm: float,
@@ -62,9 +61,7 @@ def imitate(
             group["lr"] = config.learning_rate + (config.final_learning_rate - config.learning_rate) * done
         task = source(learner.numpy_generator)
         if task.name not in learner.incumbent:
-            learner.offer(
-                task, searched(task, runtime, evaluations=config.search_evaluations, objective=objective, seed=seed), objective=objective
-            )
+            learner.offer(task, searched(task, evaluations=config.search_evaluations, objective=objective, seed=seed), objective=objective)
             learner.evaluations += config.search_evaluations
         best = learner.incumbent.get(task.name)
         if best is None:
@@ -95,12 +92,12 @@ def imitation_loss(
     return -log_prob[diagonal, diagonal].mean()
 
 
-def searched(task: Task, runtime: Runtime, *, evaluations: int, objective: Objective, seed: int) -> Incumbent:
+def searched(task: Task, *, evaluations: int, objective: Objective, seed: int) -> Incumbent:
     """What a local search finds for a task, with equal devices in canonical order, so that equal tasks have equal targets."""
-    placement = LocalSearch(runtime=runtime, evaluations=evaluations, seed=seed, objective=objective)(task.graph, task.cluster)
+    placement = LocalSearch(runtime=task.runtime, evaluations=evaluations, seed=seed, objective=objective)(task.graph, task.cluster)
     group_device = canonical(group_decisions(task, placement.device), task.cluster)
     device = task.grouping.expand(group_device.astype(np.int32))
-    measurement = runtime(task.graph, task.cluster, Placement(device=device, origin=placement.origin))
+    measurement = task.runtime(task.graph, task.cluster, Placement(device=device, origin=placement.origin))
     return Incumbent(device=device, group_device=torch.from_numpy(group_device), measurement=measurement, update=0)
 
 
@@ -115,7 +112,7 @@ def group_decisions(task: Task, op_device: Int32[np.ndarray, " ops"]) -> Int64[n
 def canonical(group_device: Int64[np.ndarray, " groups"], cluster: Cluster) -> Int64[np.ndarray, " groups"]:
     """The same placement with interchangeable devices renumbered in the order in which groups first use them.
 
-    Devices are taken as interchangeable when they have one kind and one memory and exchanging them leaves bandwidths and latencies as they are.
+    Devices are taken as interchangeable when they have one kind and one memory and exchanging them leaves bandwidths and latencies as they are, and channels but for their names.
     """
     order = list(dict.fromkeys(group_device.tolist()))
     order += [device for device in range(cluster.num_devices) if device not in order]
@@ -134,7 +131,12 @@ def _interchangeable(cluster: Cluster, one: int, other: int) -> bool:
     swapped = np.arange(cluster.num_devices)
     swapped[[one, other]] = other, one
     pairs = ~np.eye(cluster.num_devices, dtype=bool)
-    return all(
+    before, after = cluster.channel[pairs], cluster.channel[np.ix_(swapped, swapped)][pairs]
+    renamed = set(zip(before.tolist(), after.tolist(), strict=True))
+    same_channels = len(renamed) == len(np.unique(before)) == len(np.unique(after)) and bool(
+        ((before == Cluster.NO_CHANNEL) == (after == Cluster.NO_CHANNEL)).all()
+    )
+    return same_channels and all(
         bool((matrix[pairs] == matrix[np.ix_(swapped, swapped)][pairs]).all())
         for matrix in (cluster.bandwidth_bytes_per_s, cluster.latency_s)
     )

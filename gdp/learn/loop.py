@@ -17,7 +17,7 @@ from gdp.learn.imitation import imitation_loss
 from gdp.learn.learner import Learner
 from gdp.learn.ppo import PPOLoss, ppo_loss
 from gdp.learn.task import Rollouts, Task, TaskReward, TaskSource
-from gdp.measurement import Objective, Runtime
+from gdp.measurement import Objective
 from gdp.policy.policy import Policy
 
 
@@ -32,26 +32,24 @@ class Update:
     """by the names that docs/metrics.md explains."""
 
 
-def learn(
-    learner: Learner, source: TaskSource, runtime: Runtime, reward: TaskReward, *, config: LearnConfig, objective: Objective
-) -> Iterator[Update]:
+def learn(learner: Learner, source: TaskSource, reward: TaskReward, *, config: LearnConfig, objective: Objective) -> Iterator[Update]:
     """Moves `learner` forward, update by update, from where it stands to `config.updates`."""
     while learner.update < config.updates and not _patience_is_over(learner, config):
         began = time.perf_counter()
         learner.update += 1
         tasks = [source(learner.numpy_generator) for _ in range(config.tasks_per_update)]
         drawn = time.perf_counter()
-        rollouts = [roll_out(learner.policy, task, runtime, reward, config=config, generator=learner.torch_generator) for task in tasks]
+        rollouts = [roll_out(learner.policy, task, reward, config=config, generator=learner.torch_generator) for task in tasks]
         evaluated = time.perf_counter()
         advantage = [_advantage(learner, task, tried, config=config) for task, tried in zip(tasks, rollouts, strict=True)]
         for task, tried in zip(tasks, rollouts, strict=True):
             learner.offer_best(task, tried, objective=objective)
             learner.evaluations += config.samples_per_update
-        losses, gradient_norm = improve(learner, tasks, rollouts, advantage, config=config)
+        losses, totals, gradient_norm = improve(learner, tasks, rollouts, advantage, config=config)
         metrics = {
             **_rollout_metrics(learner, tasks, rollouts, objective=objective),
             "train/advantage_std": float(np.concatenate(advantage).std()),
-            "train/loss": _mean([float(loss.loss.detach()) for loss in losses]),
+            "train/loss": _mean(totals),
             "train/policy_loss": _mean([float(loss.policy_loss) for loss in losses]),
             "train/entropy": _mean([float(loss.entropy) for loss in losses]),
             "train/approx_kl": _mean([float(loss.approx_kl) for loss in losses]),
@@ -66,13 +64,11 @@ def learn(
         yield Update(number=learner.update, tasks=tuple(tasks), metrics=metrics)
 
 
-def roll_out(
-    policy: Policy, task: Task, runtime: Runtime, reward: TaskReward, *, config: LearnConfig, generator: torch.Generator
-) -> Rollouts:
+def roll_out(policy: Policy, task: Task, reward: TaskReward, *, config: LearnConfig, generator: torch.Generator) -> Rollouts:
     """Samples placements of a task and runs them."""
     decisions = policy.sample(task.tensors, num_samples=config.samples_per_update, temperature=config.temperature, generator=generator)
     op_device = task.grouping.expand(decisions.device[:, -1].cpu().numpy().astype(np.int32))
-    measurements = runtime.batch(task.graph, task.cluster, op_device)
+    measurements = task.runtime.batch(task.graph, task.cluster, op_device)
     reward_of = reward(task)
     return Rollouts(
         device=decisions.device,
@@ -85,12 +81,12 @@ def roll_out(
 
 def improve(
     learner: Learner, tasks: list[Task], rollouts: list[Rollouts], advantage: list[np.ndarray], *, config: LearnConfig
-) -> tuple[list[PPOLoss], float]:
-    """PPO on the placements of one update: every step averages the gradients of all tasks. Returns all losses and the mean gradient norm."""
+) -> tuple[list[PPOLoss], list[float], float]:
+    """PPO on the placements of one update: every step averages the gradients of all tasks. Returns all losses, each with what was minimised in all, and the mean gradient norm."""
     for group in learner.optimizer.param_groups:
         group["lr"] = _learning_rate(learner.update, config)
     parameters = [parameter for group in learner.optimizer.param_groups for parameter in group["params"]]
-    losses, norms = [], []
+    losses, totals, norms = [], [], []
     for _ in range(config.epochs):
         order = [learner.numpy_generator.permutation(len(tried.reward)) for tried in rollouts]
         for part in range(config.minibatches):
@@ -109,9 +105,10 @@ def improve(
                 total = loss.loss + config.elite_weight * _elite_loss(learner, task) if config.elite_weight else loss.loss
                 (total / len(tasks)).backward()  # type: ignore[no-untyped-call]
                 losses.append(loss)
+                totals.append(float(total.detach()))
             norms.append(float(torch.nn.utils.clip_grad_norm_(parameters, config.gradient_norm)))
             learner.optimizer.step()
-    return losses, _mean(norms)
+    return losses, totals, _mean(norms)
 
 
 def _elite_loss(learner: Learner, task: Task) -> torch.Tensor:

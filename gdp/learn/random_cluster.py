@@ -21,7 +21,7 @@ class RandomClusterConfig:
     min_latency_s: float
     max_latency_s: float
     tight_memory_fraction: float
-    """share of clusters whose memory together is 1.2 to 3 times what a graph needs at once on one device; the others have ample memory."""
+    """share of clusters whose memory together is 1.2 to 3 times what a graph needs at once on one device, times 0.7 to 1.3 by kind; the others have ample memory."""
 
     def __post_init__(self) -> None:
         if not 2 <= self.min_devices <= self.max_devices <= 16:

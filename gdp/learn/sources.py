@@ -13,6 +13,8 @@ from gdp.graph import Graph
 from gdp.learn.random_cluster import RandomClusterConfig, random_cluster
 from gdp.learn.task import Task, make_task
 from gdp.measurement import Objective, Runtime
+from gdp.runtime.simulator import Simulator
+from gdp.runtime.verdict import Dispatch
 from gdp.workloads.synthetic import cells, layered, unrolled_rnn
 
 FAMILIES = (layered, cells, unrolled_rnn)
@@ -37,6 +39,8 @@ class PretrainingConfig:
     presets: tuple[str, ...]
     """cluster presets, taken by `preset_fraction` of the tasks."""
     preset_fraction: float
+    program_order_fraction: float
+    """share of tasks whose devices keep the program's order, as PyTorch's do; in the others they take what is ready first, as TensorFlow's."""
     random_cluster: RandomClusterConfig
     cached_tasks: int
     """tasks kept ready; the oldest unused one is made anew when it is drawn again."""
@@ -47,7 +51,11 @@ class PretrainingConfig:
                 raise InputError(f"workload.{name} is {value}; it must be at least 1")
         if not 8 <= self.min_ops <= self.max_ops:
             raise InputError(f"workload has min_ops {self.min_ops} and max_ops {self.max_ops}; they must ascend from 8 on")
-        for name, share in (("synthetic_fraction", self.synthetic_fraction), ("preset_fraction", self.preset_fraction)):
+        for name, share in (
+            ("synthetic_fraction", self.synthetic_fraction),
+            ("preset_fraction", self.preset_fraction),
+            ("program_order_fraction", self.program_order_fraction),
+        ):
             if not 0 <= share <= 1:
                 raise InputError(f"workload.{name} is {share}; it must lie between 0 and 1")
         if self.synthetic_fraction < 1 and not self.workloads:
@@ -82,15 +90,15 @@ class PretrainingTasks:
         workloads: Sequence[tuple[str, Callable[[], Graph]]],
         clusters: Sequence[Cluster],
         fixed_cluster: Cluster | None,
-        runtime: Runtime,
+        num_threads: int,
         features: FeatureConfig,
         objective: Objective,
         seed: int,
     ) -> None:
-        """`workloads` and `clusters` are what the config's names stand for; with a `fixed_cluster` every task is on that one."""
+        """`workloads` and `clusters` are what the config's names stand for; with a `fixed_cluster` every task is on that one. Simulators get `num_threads`."""
         self._config = config
         self._workloads, self._clusters, self._fixed_cluster = workloads, clusters, fixed_cluster
-        self._runtime, self._features, self._objective, self._seed = runtime, features, objective, seed
+        self._num_threads, self._features, self._objective, self._seed = num_threads, features, objective, seed
         self._ready: OrderedDict[int, Task | None] = OrderedDict()
         self._graphs: dict[str, Graph] = {}
 
@@ -115,20 +123,22 @@ class PretrainingTasks:
     def _make(self, number: int) -> Task | None:
         config, generator = self._config, np.random.default_rng((self._seed, number))
         name, graph = self._graph(number, generator)
+        dispatch: Dispatch = "program_order" if generator.random() < config.program_order_fraction else "ready_order"
+        runtime = Simulator(dispatch=dispatch, num_threads=self._num_threads)
         if self._fixed_cluster is not None:
             cluster = self._fixed_cluster
         elif generator.random() < config.preset_fraction:
             cluster = self._clusters[int(generator.integers(len(self._clusters)))]
         else:
             cluster = random_cluster(
-                generator, config.random_cluster, name=f"random{number}", needed_bytes=_needed_bytes(graph, self._runtime, config)
+                generator, config.random_cluster, name=f"random{number}", needed_bytes=_needed_bytes(graph, runtime, config)
             )
         try:
             return make_task(
                 f"{number}:{name}@{cluster.name}",
                 graph,
                 cluster,
-                runtime=self._runtime,
+                runtime=runtime,
                 features=self._features,
                 max_groups=config.max_groups,
                 objective=self._objective,

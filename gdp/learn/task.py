@@ -10,7 +10,8 @@ from jaxtyping import Bool, Float32, Float64, Int32, Int64
 
 from gdp.baselines.contiguous import contiguous_splits
 from gdp.baselines.list_scheduling import ListScheduling
-from gdp.baselines.single_device import single_devices
+from gdp.baselines.local_search import LocalSearch
+from gdp.baselines.metis import Metis
 from gdp.capture.coarsening import Grouping, coarsen
 from gdp.cluster import Cluster
 from gdp.errors import InputError
@@ -21,6 +22,9 @@ from gdp.graph import Graph
 from gdp.learn.config import RewardConfig
 from gdp.measurement import MeasurementBatch, Objective, Runtime, Status
 from gdp.reward import RewardFn, negative_sqrt_time
+from gdp.runtime.simulator import Simulator
+
+_LAST_RESORT_EVALUATIONS = 400
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
@@ -35,6 +39,8 @@ class Task:
     """ops that are decided together."""
     tensors: GraphTensors
     """what the policy sees."""
+    runtime: Runtime
+    """evaluates its placements."""
     reference_s: float
     """time of the best simple placement that can run; rewards are relative to it."""
 
@@ -78,7 +84,7 @@ class Rollouts:
 
 
 def make_task(
-    name: str, graph: Graph, cluster: Cluster, *, runtime: Runtime, features: FeatureConfig, max_groups: int | None, objective: Objective
+    name: str, graph: Graph, cluster: Cluster, *, runtime: Simulator, features: FeatureConfig, max_groups: int | None, objective: Objective
 ) -> Task:
     """Groups and featurises a graph, and times the simple placements that its rewards are relative to.
 
@@ -90,21 +96,27 @@ def make_task(
         graph=graph,
         cluster=cluster,
         grouping=grouping,
-        tensors=featurize(graph, cluster, grouping, features),
+        tensors=featurize(graph, cluster, grouping, features, dispatch=runtime.dispatch),
+        runtime=runtime,
         reference_s=reference_s(graph, cluster, runtime=runtime, objective=objective),
     )
 
 
 def reference_s(graph: Graph, cluster: Cluster, *, runtime: Runtime, objective: Objective) -> float:
-    """Seconds of the best simple placement that can run: everything on one device, a contiguous split, list scheduling.
+    """Seconds of the best simple placement that can run: everything on one device, a contiguous split, METIS, list scheduling. Where none of them can, of one
+    that a short local search finds.
 
-    Raises `InputError` when none of them can run.
+    Raises `InputError` when that finds none either.
     """
-    simple = [single_devices(graph, cluster), contiguous_splits(graph, cluster), ListScheduling()(graph, cluster).device[None]]
+    listed = ListScheduling(runtime=runtime, objective=objective)(graph, cluster).device
+    simple = [contiguous_splits(graph, cluster), Metis(seed=0)(graph, cluster).device[None], listed[None]]
     best = float(runtime.batch(graph, cluster, np.concatenate(simple)).objective_s(objective).min())
     if not np.isfinite(best):
+        found = LocalSearch(runtime=runtime, evaluations=_LAST_RESORT_EVALUATIONS, seed=0, objective=objective)(graph, cluster)
+        best = runtime(graph, cluster, found).objective_s(objective)
+    if not np.isfinite(best):
         raise InputError(
-            f"no simple placement of the graph from {graph.source!r} can run on cluster {cluster.name!r}: neither one device, a contiguous split nor list scheduling; "
-            "give the cluster more memory or make the program smaller"
+            f"no placement of the graph from {graph.source!r} that was tried can run on cluster {cluster.name!r}: neither one device, a contiguous split, METIS, list scheduling "
+            f"nor {_LAST_RESORT_EVALUATIONS} steps of local search; give the cluster more memory or make the program smaller"
         )
     return best

@@ -11,12 +11,12 @@ from gdp.baselines.list_scheduling import ListScheduling
 from gdp.baselines.metis import Metis
 from gdp.errors import InputError
 from gdp.learn.task import Task
-from gdp.measurement import Objective, Runtime
+from gdp.measurement import Objective
 from gdp.policy.placer import candidates
 from gdp.policy.policy import Policy
 
 CANNOT_RUN_RATIO = 10.0
-"""Stands for the ratio of a placement that cannot run, and bounds every other ratio."""
+"""Stands for the ratio of a placement that cannot run."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -55,10 +55,13 @@ class Validated:
 class Validation:
     """Fixed tasks with the times of the simple placements, to hold policies against."""
 
-    def __init__(self, tasks: Sequence[Task], runtime: Runtime, *, num_samples: int, objective: Objective) -> None:
-        self.tasks, self._runtime, self.num_samples, self._objective = tuple(tasks), runtime, num_samples, objective
+    def __init__(self, tasks: Sequence[Task], *, num_samples: int, objective: Objective) -> None:
+        self.tasks, self.num_samples, self._objective = tuple(tasks), num_samples, objective
         self._list_scheduling_s = np.array(
-            [self._seconds(task, ListScheduling()(task.graph, task.cluster).device[None])[0] for task in tasks]
+            [
+                self._seconds(task, ListScheduling(runtime=task.runtime, objective=objective)(task.graph, task.cluster).device[None])[0]
+                for task in tasks
+            ]
         )
         self._metis_s = np.array([self._seconds(task, Metis(seed=0)(task.graph, task.cluster).device[None])[0] for task in tasks])
         self._simple_s = np.array([task.reference_s for task in tasks])
@@ -81,12 +84,11 @@ class Validation:
         return Validated(metrics=metrics, best_s=best_s)
 
     def _seconds(self, task: Task, device: np.ndarray) -> np.ndarray:
-        return self._runtime.batch(task.graph, task.cluster, device).objective_s(self._objective)
+        return task.runtime.batch(task.graph, task.cluster, device).objective_s(self._objective)
 
 
 def geometric_mean(seconds: Float64[np.ndarray, " tasks"], reference_s: Float64[np.ndarray, " tasks"]) -> float:
-    """Geometric mean of `seconds / reference_s`. A ratio beyond `CANNOT_RUN_RATIO` either way counts as that; where neither can run, as 1."""
-    both = np.isinf(seconds) & np.isinf(reference_s)
-    with np.errstate(invalid="ignore"):
-        ratio = np.where(both, 1.0, seconds / reference_s)
-    return float(np.exp(np.log(np.clip(ratio, 1 / CANNOT_RUN_RATIO, CANNOT_RUN_RATIO)).mean()))
+    """Geometric mean of `seconds / reference_s` over the tasks whose reference can run, 1 when there is none; a ratio above `CANNOT_RUN_RATIO` counts as that."""
+    runs = np.isfinite(reference_s)
+    ratio = np.minimum(seconds[runs] / reference_s[runs], CANNOT_RUN_RATIO)
+    return float(np.exp(np.log(ratio).mean())) if runs.any() else 1.0

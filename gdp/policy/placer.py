@@ -15,6 +15,7 @@ from gdp.graph import Graph
 from gdp.measurement import Objective, Runtime
 from gdp.placement import Origin, Placement
 from gdp.policy.policy import Policy
+from gdp.runtime.verdict import Dispatch
 
 MAX_GROUPS = 4096
 """Graphs with more groups than this are coarsened further before they are placed."""
@@ -47,6 +48,8 @@ class PolicyPlacer:
     seed: int
     """of the samples; without them nothing is random."""
     objective: Objective
+    dispatch: Dispatch = "ready_order"
+    """how the devices choose what to run, which the policy sees."""
     name: str
     """of the policy, for `Origin`."""
     revision: str | None
@@ -62,7 +65,7 @@ class PolicyPlacer:
     def __call__(self, graph: Graph, cluster: Cluster) -> Placement:
         """The best candidate; the first of equals, the likeliest one when none can run. Colocation groups stay together."""
         grouping = coarsen(graph, max_groups=self.max_groups)
-        x = featurize(graph, cluster, grouping, self.policy.features).to(next(self.policy.parameters()).device)
+        x = featurize(graph, cluster, grouping, self.policy.features, dispatch=self.dispatch).to(next(self.policy.parameters()).device)
         decided = candidates(self.policy, x, num_samples=self.num_samples, generator=torch.Generator().manual_seed(self.seed))
         device = grouping.expand(decided.cpu().numpy().astype(np.int32))
         best = 0

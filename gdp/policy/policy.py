@@ -159,14 +159,14 @@ class Policy(nn.Module):
         return Decisions(device=torch.stack(devices, dim=1), log_prob=torch.stack(log_probs, dim=1))
 
 
-def _schedule_arguments(x: GraphTensors) -> tuple[np.ndarray, ...]:
+def _schedule_arguments(x: GraphTensors) -> tuple[np.ndarray | bool, ...]:
     first_edge = np.searchsorted(_numpy(x.edge_consumer), np.arange(x.num_groups + 1))
     graph = (x.time, x.latency, x.time_per_byte, x.param_share, x.output_share, x.allowed)
     producer, consumer = _numpy(x.edge_producer), _numpy(x.edge_consumer)
     by_producer = np.lexsort((consumer, producer))
     first_consumer = np.searchsorted(producer[by_producer], np.arange(x.num_groups + 1))
     edges = (first_edge, producer, _numpy(x.edge_bytes), _numpy(x.edge_messages), first_consumer, consumer[by_producer])
-    return (*map(_numpy, graph), *edges)
+    return (*map(_numpy, graph), *edges, bool(x.program_order))
 
 
 def _numpy(tensor: Tensor) -> np.ndarray:

@@ -1,9 +1,9 @@
 """Groups placed one after another, each seeing where the schedule stands: the sequential part of the head.
 
 While groups are decided, a running estimate of the step is kept: when every device is free, when a group's inputs can have arrived on it, how full it is. The
-next group is the one whose inputs can be somewhere first among those whose producers are all placed, as in execution. The numbers of
-`SCHEDULE_FEATURES` per (group, device) come from that estimate. It is list scheduling's state (Topcuoglu et al., HEFT, TPDS 2002, equations 5 to 7) without insertion,
-without contention of links, and in order of readiness; where the graph of the groups is cyclic, edges against the numbering of groups are not waited for.
+next group is, among those whose producers are all placed, the one whose inputs can be somewhere first, as in execution; where devices keep the program's
+order, the one of lowest number. The numbers of `SCHEDULE_FEATURES` per (group, device) come from that estimate. It is list scheduling's state (Topcuoglu et al., HEFT, TPDS 2002,
+equations 5 to 7) without insertion and without contention of links; where the graph of the groups is cyclic, edges against the numbering of groups are not waited for.
 
 A device whose memory the parameters placed so far leave no room for is ruled out, unless every allowed one is.
 """
@@ -49,6 +49,7 @@ def walk(
     edge_messages,
     first_consumer,
     consumers,
+    program_order,
     hidden,
     weight,
     skip,
@@ -206,4 +207,4 @@ def walk(
                                 if at != d:
                                     arrival += edge_messages[edge] * latency[at, d] + edge_bytes[edge] * time_per_byte[at, d]
                                 ready[d] = max(ready[d], arrival)
-                    heapq.heappush(waiting, (ready.min(), consumer))
+                    heapq.heappush(waiting, (0.0 if program_order else ready.min(), consumer))

@@ -15,6 +15,7 @@ from gdp.capture.parquet import read_graph
 from gdp.capture.torch import capture
 from gdp.errors import InputError
 from gdp.graph import Graph
+from gdp.runtime.verdict import Dispatch
 from gdp.workloads.branching import branching_network, example_inputs
 from gdp.workloads.inception_v3 import inception_v3_training
 from gdp.workloads.synthetic import cells, layered, series_parallel, unrolled_rnn
@@ -45,6 +46,11 @@ class Workload:
     """captures or draws the graph; the same one every time."""
     program: Callable[[], tuple[nn.Module, tuple[Any, ...]]] | None = None
     """the PyTorch module and its example inputs, where it has weights and can really run."""
+
+    @property
+    def dispatch(self) -> Dispatch:
+        """How its devices choose what to run: PyTorch's queue keeps the program's order, TensorFlow's executor takes what is ready."""
+        return "program_order" if self.framework == "pytorch" else "ready_order"
 
 
 def workload(name: str) -> Workload:

@@ -9,9 +9,9 @@ import pytest
 
 from gdp.bundled import bundled
 from gdp.cli.fill import fill
-from gdp.cli.finetune_config import FinetuneSettings, NamedWorkload, PyTorchConfig
+from gdp.cli.finetune_config import FinetuneSettings, NamedWorkload, PyTorchConfig, SimulatorConfig
 from gdp.cli.hydra_config import check_overrides, composed, launch, options, resolved, translate
-from gdp.cli.train_config import SimulatorConfig, TrainConfig
+from gdp.cli.train_config import TrainConfig
 from gdp.errors import InputError
 from gdp.learn.config import RewardConfig
 

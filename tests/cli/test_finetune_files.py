@@ -34,9 +34,12 @@ def test_an_unknown_interval_is_written_and_shown_as_such(tmp_path: Path) -> Non
     spread = candidate("fine-tuned", np.arange(graph.num_ops) % 2)
     drifting = [0.9 + 0.001 * step for step in range(48)]  # every pair is like the one before it: worth less than six
     judgement = judge(
-        [alone, spread], learned="gdp", compare=lambda first, second: compare_times(drifting, [1.0] * 48), objective="step_time"
+        [alone, spread],
+        learned="gdp",
+        compare=lambda first, second, *, occasion: compare_times(drifting, [1.0] * 48),
+        objective="step_time",
     )
-    assert judgement.best.name == "fine-tuned" and judgement.best.judged.step_time_high_s == np.inf
+    assert judgement.best.name == alone.name and judgement.candidates[1].judged.step_time_high_s == np.inf
     result = FinetuneResult(
         judgement=judgement,
         verdict=verdict(judgement, cluster, objective="step_time"),
@@ -44,15 +47,13 @@ def test_an_unknown_interval_is_written_and_shown_as_such(tmp_path: Path) -> Non
         best_s=np.array([1.0]),
         mean_sampled_s=np.array([np.inf]),
     )
-    assert "too noisy for an interval" in result.verdict
     write_result(tmp_path, task, result, objective="step_time")
     figures = json.loads((tmp_path / "result.json").read_text())
-    assert figures["candidates"]["fine-tuned"]["step_time_high_s"] is None and figures["against_one_device"]["high"] is None
-    assert np.array_equal(read_placement(tmp_path / "placement.json", graph, cluster).device, spread.placement.device)
+    assert figures["candidates"]["fine-tuned"]["step_time_high_s"] is None
+    assert np.array_equal(read_placement(tmp_path / "placement.json", graph, cluster).device, alone.placement.device)
     section = finetune_section("noise", task, result, measured=[], objective="step_time", dispatch="ready_order")
     write_page(tmp_path / "report.html", "noise", [section])
     page = (tmp_path / "report.html").read_text()
     assert "too noisy for an interval" in page and "inf%" not in page and ">inf" not in page
-    table = candidates_table("noise", judgement.candidates, best="fine-tuned", objective="step_time")
+    table = candidates_table("noise", judgement.candidates, best=alone.name, objective="step_time")
     assert any("[noisy]" in str(cell) for cell in table.columns[2].cells)
-    assert section.speed_up is not None and section.speed_up.high == np.inf

@@ -143,7 +143,7 @@ def test_the_config_survives_json():
     assert FeatureConfig(**{**document, "op_vocabulary": tuple(document["op_vocabulary"])}) == CONFIG
 
 
-@pytest.mark.parametrize("wrong", [{"schema_version": 2}, {"num_hash_buckets": 0}, {"shape_slots": -1}, {"op_vocabulary": ("a", "a")}])
+@pytest.mark.parametrize("wrong", [{"schema_version": 1}, {"num_hash_buckets": 0}, {"shape_slots": -1}, {"op_vocabulary": ("a", "a")}])
 def test_a_wrong_config_cannot_exist(wrong):
     with pytest.raises(InputError):
         FeatureConfig(**wrong)

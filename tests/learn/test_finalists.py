@@ -1,7 +1,5 @@
 """Who wins among noisy measurements, judged by step times that are known."""
 
-from collections.abc import Callable
-
 import numpy as np
 import pytest
 from problems import two_devices
@@ -37,11 +35,11 @@ def candidate(name: str, device: list[int], seen_s: float, *, placer: str = "met
     return Candidate(name=name, placement=placement, predicted=took(seen_s), measured=took(seen_s))
 
 
-def in_truth(true_s: dict[tuple[int, ...], float], *, noise: float = 0.0) -> Compare:
+def in_truth(true_s: dict[tuple[int, ...], float], *, noise: float = 0.0, seed: int = 7) -> Compare:
     """Compares by the true step times, each pair of steps with lognormal noise."""
-    generator = np.random.default_rng(7)
+    generator = np.random.default_rng(seed)
 
-    def compare(first: Placement, second: Placement) -> Comparison:
+    def compare(first: Placement, second: Placement, *, occasion: str) -> Comparison:
         ours, theirs = (true_s[tuple(one.device.tolist())] for one in (first, second))
         return compare_times((ours * generator.lognormal(0, noise, 48)).tolist(), (theirs * generator.lognormal(0, noise, 48)).tolist())
 
@@ -81,10 +79,9 @@ def test_the_best_simple_placement_is_timed_though_it_seemed_fourth_and_wins_whe
 def test_a_simple_placement_that_is_surely_faster_than_the_learned_one_is_used() -> None:
     answers = in_truth(truth(1.0, 0.55, 0.5, 0.5))
 
-    def compare(first: Placement, second: Placement) -> Comparison | None:
+    def compare(first: Placement, second: Placement, *, occasion: str) -> Comparison | None:
         """One device is timed at another hour: what was 0.5 against it is 1.1 against METIS."""
-        both = tuple(first.device.tolist()), tuple(second.device.tolist())
-        return compare_times([1.1] * 48, [1.0] * 48) if both == ((0, 1, 1), (1, 1, 0)) else answers(first, second)
+        return compare_times([1.1] * 48, [1.0] * 48) if occasion == "simple" else answers(first, second, occasion=occasion)
 
     judged = judge([ONE, ZERO, TUNED, METIS], learned="gdp", compare=compare, objective="step_time")
     assert judged.best.name == "metis" and judged.against_simple is None
@@ -96,20 +93,45 @@ def test_one_device_is_used_where_nothing_beats_it() -> None:
     assert verdict(judged, CLUSTER, objective="step_time") == "one device is best: d0"
 
 
-def test_noise_may_hide_a_gain_but_no_loss() -> None:
-    noisy = judge([ONE, TUNED], learned="gdp", compare=in_truth(truth(1.0, 1.0, 0.9, 1.0), noise=0.8), objective="step_time")
-    assert noisy.against_single is None or noisy.against_single.ratio < 1
+def test_in_doubt_one_device_is_used() -> None:
+    noisy = judge([ONE, TUNED, METIS], learned="gdp", compare=in_truth(truth(1.0, 1.0, 0.97, 1.0), noise=0.8), objective="step_time")
+    assert noisy.best.name == ONE.name and noisy.against_single is None
 
-    def uncertain(ratio: float) -> Callable[[Placement, Placement], Comparison]:
-        times = np.random.default_rng(0).lognormal(0, 0.6, 48)
-        scaled = (times / np.median(times) * ratio).tolist()
-        return lambda first, second: compare_times(scaled, [1.0] * 48)
 
-    worse = judge([ONE, TUNED], learned="gdp", compare=uncertain(1.05), objective="step_time")
-    assert uncertain(1.05)(ONE.placement, ONE.placement).verdict == "too_noisy" and worse.best.name == ONE.name
-    better = judge([ONE, TUNED], learned="gdp", compare=uncertain(0.95), objective="step_time")
-    assert better.best.name == TUNED.name
-    assert "the machine is too noisy to be certain" in verdict(better, CLUSTER, objective="step_time")
+def test_equal_placements_seldom_look_better_than_one_device() -> None:
+    wrong = 0
+    for seed in range(200):
+        compare = in_truth(truth(1.0, 1.0, 1.0, 1.0), noise=0.1, seed=seed)
+        wrong += judge([ONE, ZERO, TUNED, METIS], learned="gdp", compare=compare, objective="step_time").best.name != ONE.name
+    assert wrong <= 4  # each of three once in forty at first, and then once in forty again
+
+
+def test_what_is_told_of_the_winner_is_not_what_it_was_chosen_by() -> None:
+    seen: list[tuple[str, float]] = []
+    answers = in_truth(truth(1.0, 0.5, 0.5, 0.5), noise=0.1)
+
+    def compare(first: Placement, second: Placement, *, occasion: str) -> Comparison | None:
+        comparison = answers(first, second, occasion=occasion)
+        assert comparison is not None
+        seen.append((occasion, comparison.ratio))
+        return comparison
+
+    judged = judge([ONE, ZERO, TUNED, METIS], learned="gdp", compare=compare, objective="step_time")
+    assert judged.against_single is not None
+    assert [occasion for occasion, _ in seen].count("winner") == 1 and seen[-1] == ("winner", judged.against_single.ratio)
+    assert judged.best.judged.step_time_s == judged.against_single.ratio * ONE.judged.step_time_s
+
+
+def test_a_learned_placement_that_is_not_faster_than_the_simple_one_gives_way() -> None:
+    answers = in_truth(truth(1.0, 0.6, 0.5, 0.5))
+
+    def compare(first: Placement, second: Placement, *, occasion: str) -> Comparison | None:
+        noise = np.random.default_rng(0).lognormal(0, 0.2, 48)
+        slightly_slower = compare_times((noise / np.median(noise) * 1.001).tolist(), [1.0] * 48)
+        return slightly_slower if occasion == "simple" else answers(first, second, occasion=occasion)
+
+    judged = judge([ONE, ZERO, TUNED, METIS], learned="gdp", compare=compare, objective="step_time")
+    assert judged.best.name == "metis"
 
 
 def test_where_no_device_holds_the_program_the_simple_placement_is_the_measure() -> None:

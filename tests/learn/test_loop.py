@@ -1,3 +1,5 @@
+import dataclasses
+
 import numpy as np
 import pytest
 import torch
@@ -15,7 +17,7 @@ REWARD = relative_reward(RewardConfig(objective="step_time", invalid=-10.0))
 
 
 def _updates(state, tasks: list[Task], config) -> list:  # type: ignore[no-untyped-def]
-    return list(learn(state, FixedTasks(tasks=tasks), Simulator(), REWARD, config=config, objective="step_time"))
+    return list(learn(state, FixedTasks(tasks=tasks), REWARD, config=config, objective="step_time"))
 
 
 def test_reference_is_the_best_simple_placement() -> None:
@@ -36,6 +38,7 @@ def _four_decisions() -> Task:
         cluster=cluster,
         grouping=grouping,
         tensors=featurize(graph, cluster, grouping, FeatureConfig()),
+        runtime=Simulator(),
         reference_s=2.0,
     )
 
@@ -87,7 +90,7 @@ def test_placements_that_cannot_run_get_the_invalid_reward_and_no_incumbent() ->
         channel_name=cluster.channel_name,
     )
     roomy = _four_decisions()
-    problem = Task(name="tight", graph=graph, cluster=tight, grouping=roomy.grouping, tensors=roomy.tensors, reference_s=2.0)
+    problem = dataclasses.replace(roomy, name="tight", cluster=tight)
     state = learner(0)
     (update,) = _updates(state, [problem], learn_config(updates=1))
     assert update.metrics["train/reward_mean"] == -10.0
@@ -96,7 +99,7 @@ def test_placements_that_cannot_run_get_the_invalid_reward_and_no_incumbent() ->
     assert Simulator().batch(graph, tight, np.zeros((1, 4), np.int32)).status[0] == Status.OUT_OF_MEMORY
 
 
-def test_no_simple_placement_is_told() -> None:
+def test_that_nothing_can_run_is_told() -> None:
     from gdp.errors import InputError
     from gdp.features.config import FeatureConfig
 
@@ -112,5 +115,5 @@ def test_no_simple_placement_is_told() -> None:
         channel=cluster.channel,
         channel_name=cluster.channel_name,
     )
-    with pytest.raises(InputError, match="no simple placement"):
+    with pytest.raises(InputError, match="no placement of the graph"):
         make_task("t", two_chains(), tiny, runtime=Simulator(), features=FeatureConfig(), max_groups=64, objective="step_time")

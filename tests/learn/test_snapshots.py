@@ -20,7 +20,6 @@ from gdp.learn.loop import learn
 from gdp.learn.snapshots import lock_folder, restore_snapshot, save_snapshot
 from gdp.learn.sources import FixedTasks
 from gdp.learn.task import relative_reward
-from gdp.runtime.simulator import Simulator
 from tests.learn.problems import learn_config, learner, task, two_chains, two_devices
 
 
@@ -28,12 +27,12 @@ def run(state: Learner, *, updates: int, snapshot: Path | None = None, pause_s: 
     """Imitates for two steps, then learns up to `updates`; returns the untimed metrics of each update."""
     source = FixedTasks(tasks=[task(two_chains(), two_devices())])
     warm_up = ImitationConfig(steps=2, search_evaluations=5, learning_rate=1e-2, final_learning_rate=1e-2)
-    for _ in imitate(state, source, Simulator(), config=warm_up, gradient_norm=1.0, objective="step_time", seed=0):
+    for _ in imitate(state, source, config=warm_up, gradient_norm=1.0, objective="step_time", seed=0):
         if snapshot is not None:
             save_snapshot(snapshot, state, run="test", extra={"note": 1})
     seen = []
     reward = relative_reward(RewardConfig(objective="step_time", invalid=-10.0))
-    for update in learn(state, source, Simulator(), reward, config=learn_config(updates=updates, elite_weight=0.1), objective="step_time"):
+    for update in learn(state, source, reward, config=learn_config(updates=updates, elite_weight=0.1), objective="step_time"):
         seen.append({name: value for name, value in update.metrics.items() if not name.startswith("time/")})
         if snapshot is not None:
             save_snapshot(snapshot, state, run="test", extra={"note": 1})

@@ -182,7 +182,7 @@ def test_default_policy_is_small():
     encoder += config.sage_layers * (2 * (h * h + h + 4 * h) + 3 * h * h + h + 2 * h)
     attention = 4 * (h * h + h) + (h * ff + ff) + (ff * h + h) + 4 * h + 4 * gate(h) + gate(ff)
     head = (h * w + w + gate(h)) + (w * w + w) + 4 * w + 6 * w + (10 * w + gate(10)) + (w + gate(w)) + 10
-    conditioner = (2 * h + 7) * c + c
+    conditioner = (2 * h + 8) * c + c
     devices = 6 * w + w + config.max_devices * w
     revise = (w + 6) * h + h
     expected = encoder + config.attention_layers * attention + 2 * h + head + conditioner + devices + revise
