@@ -21,7 +21,10 @@ CONTROL = "control"
 """The dtype of a tensor that carries no data, only the order of two ops."""
 
 MAX_BYTES = 2**60
-"""No single byte count may exceed this, so that sums over a graph cannot overflow 64 bits unnoticed."""
+"""No single byte count may exceed this."""
+
+MAX_TOTAL_BYTES = 2**57
+"""Nor may a graph's parameters, scratch and tensors together exceed this: 64 devices can then hold or send all of them without overflowing 64 bits."""
 
 
 MAX_RANK = 64
@@ -207,6 +210,11 @@ class Graph:
             tensor = int(wrong[0])
             raise InputError(
                 f"tensor {tensor} of the graph from {self.source!r} has {self.tensor_bytes[tensor]} bytes; the size must be from 0 to 2**60"
+            )
+        total = sum(float(values.sum(dtype=np.float64)) for values in (self.param_bytes, self.temp_bytes, self.tensor_bytes))
+        if total > MAX_TOTAL_BYTES:
+            raise InputError(
+                f"the parameters, scratch and tensors of the graph from {self.source!r} are {total:.3g} bytes in all; more than 2**57 cannot be counted: check their sizes"
             )
         sizes = self.tensor_bytes
         for tensor, dtype in enumerate(self.tensor_dtype):

@@ -49,6 +49,7 @@ class Placement:
             raise InputError(
                 f"op number {int(self.device.argmin())} is placed on device {int(self.device.min())}; device indices start at 0"
             )
+        object.__setattr__(self, "device", self.device.copy())  # the caller's array, or what it is a view of, stays the caller's
         self.device.flags.writeable = False
 
 

@@ -16,7 +16,7 @@ class RewardFn(Protocol):
 
 
 def negative_sqrt_time(*, reference_s: float, invalid: float = -10.0, objective: Objective = "step_time") -> RewardFn:
-    """GDP's reward, `-sqrt(time / reference)`, and `invalid` for a placement that cannot run (arXiv 1910.01578, section 3.3; methods.md 1.7).
+    """GDP's reward, `-sqrt(time / reference)`, and `invalid` for a placement that cannot run (arXiv 1910.01578, section 3.3).
 
     `reference_s` is the time of a baseline placement. Raises `InputError` when it is not a positive number.
     """

@@ -309,6 +309,19 @@ def test_a_stack_of_measurements_gives_them_back() -> None:
     assert rows[0].objective_s("bottleneck") == 0.5
 
 
+def test_bytes_that_could_overflow_together_are_refused() -> None:
+    huge = np.full(GRAPH.num_ops, 2**57 // GRAPH.num_ops + 1, np.int64)
+    with pytest.raises(InputError, match="bytes in all"):
+        dataclasses.replace(GRAPH, param_bytes=huge)
+
+
+def test_the_callers_array_stays_the_callers() -> None:
+    batch = np.zeros((2, 3), np.int32)
+    placement = Placement(device=batch[0], origin=Origin(placer="user"))
+    batch[0] = 1
+    assert placement.device.tolist() == [0, 0, 0] and not placement.device.flags.writeable
+
+
 def test_a_measurement_comes_back_from_json() -> None:
     for original in (measured(2.0), measured(1 / 3), measured(float("inf"), Status.TIMED_OUT)):
         read = measurement_of(json.loads(json.dumps(measurement_document(original), allow_nan=False)))

@@ -11,7 +11,7 @@ Four stages, each keeping what the one before joined:
 4. While there are more than `max_groups`: the lightest group joins the neighbour with which it shares the heaviest tensors, preferring one that does not outgrow
    `LARGEST_SHARE` times the average group.
 
-Grouping ops that must or may as well share a device is common to the field (Mirhoseini et al., 2017, section 3.1; methods.md 1). The graph of the groups may have cycles,
+Grouping ops that must or may as well share a device is common to the field (Mirhoseini et al., 2017, section 3.1). The graph of the groups may have cycles,
 since a colocation group can be read at the start of a step and written at its end.
 """
 

@@ -19,8 +19,8 @@ def compare(
     workloads: Annotated[str, typer.Option(help="names of the catalog or MODELs, comma-separated")],
     clusters: Annotated[str, typer.Option(help="presets or YAML files, comma-separated")] = "p100x2,p100x4",
     policy: Annotated[str, typer.Option(help="the policy to compare")] = "gdp-tiny",
-    samples: Annotated[int, typer.Option(min=1, max=65536, help="placements the policy may simulate")] = 64,
-    budget: Annotated[int, typer.Option(min=0, help="evaluations for local search and for METIS many times; 0 leaves them out")] = 0,
+    budget: Annotated[int, typer.Option(min=1, max=65536, help="evaluations for the policy, local search and METIS many times, each")] = 64,
+    samples: Annotated[int | None, typer.Option(min=1, max=65536, help="evaluations for the policy alone, where they shall differ")] = None,
     objective: Annotated[Objective, typer.Option(help="step_time, or bottleneck when steps are pipelined")] = "step_time",
     dispatch: Annotated[Dispatch, typer.Option(help="which ready op a device takes")] = "ready_order",
     seed: Annotated[int, typer.Option(min=0, max=2**63 - 1)] = 0,
@@ -42,10 +42,9 @@ def compare(
 
     runtime = Simulator(dispatch=dispatch)
     placers = {"random": RandomPlacement(seed=seed), **simple_placers(runtime=runtime, seed=seed, objective=objective)}
-    if budget:
-        placers["metis many times"] = MetisManyTimes(runtime=runtime, evaluations=budget, seed=seed, objective=objective)
-        placers["local search"] = LocalSearch(runtime=runtime, evaluations=budget, seed=seed, objective=objective)
-    placers[ZERO_SHOT] = policy_placer(policy, runtime=runtime, num_samples=samples, seed=seed, objective=objective)
+    placers["metis many times"] = MetisManyTimes(runtime=runtime, evaluations=budget, seed=seed, objective=objective)
+    placers["local search"] = LocalSearch(runtime=runtime, evaluations=budget, seed=seed, objective=objective)
+    placers[ZERO_SHOT] = policy_placer(policy, runtime=runtime, num_samples=samples or budget, seed=seed, objective=objective)
     machines = {name: resolve_cluster(name) for name in clusters.split(",")}
     console, progress = Console(), Console(stderr=True)
     by_cell: dict[tuple[str, str], list[Candidate]] = {}
@@ -56,7 +55,7 @@ def compare(
             for machine, cluster in machines.items():
                 status.update(Text(f"{workload} on {machine}: cell {len(by_cell) + 1} of {(workloads.count(',') + 1) * len(machines)}"))
                 by_cell[workload, machine] = candidates(graph, cluster, placers, runtime=runtime)
-    title = f"predicted ms ({objective.replace('_', ' ')}, {dispatch.replace('_', ' ')}); policy {policy} with {samples} samples"
+    title = f"predicted ms ({objective.replace('_', ' ')}, {dispatch.replace('_', ' ')}); {budget} evaluations for a search, {samples or budget} for the policy {policy}"
     if not console.is_terminal:
         console = Console(width=160)
     console.print(_table(title, by_cell, list(placers), reference=SINGLE, objective=objective))
@@ -76,7 +75,7 @@ def compare(
         ]
         document = {
             "policy": policy,
-            "samples": samples,
+            "samples": samples or budget,
             "budget": budget,
             "dispatch": dispatch,
             "seed": seed,

@@ -4,30 +4,26 @@ import dataclasses
 import hashlib
 import json
 import math
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from gdp.atomic_file import write_text
 from gdp.errors import InputError
-from gdp.learn.finalists import Compare, Occasion
 from gdp.placement import Placement
 from gdp.runtime.timing import Comparison
 
 
-def kept_in(path: Path, compare: Compare) -> Compare:
-    """`compare`, which answers from the file what it was asked before. Raises `InputError` when the file holds anything else."""
-
-    def answer(candidate: Placement, incumbent: Placement, *, occasion: Occasion) -> Comparison | None:
-        known = _read(path)
-        key = hashlib.sha256(occasion.encode() + candidate.device.tobytes() + incumbent.device.tobytes()).hexdigest()
-        if key in known:
-            return known[key]
-        comparison = compare(candidate, incumbent, occasion=occasion)
-        if comparison is not None:
-            known[key] = comparison
-            write_text(path, json.dumps({name: dataclasses.asdict(one) for name, one in known.items()}, indent=1) + "\n")
-        return comparison
-
-    return answer
+def kept_in(path: Path, occasion: str, placements: Sequence[Placement], compare: Callable[[], Comparison | None]) -> Comparison | None:
+    """What `compare` answers, or answered when the same placements were compared on the same occasion before. Raises `InputError` when the file holds anything else."""
+    known = _read(path)
+    key = hashlib.sha256(occasion.encode() + b"".join(placement.device.tobytes() for placement in placements)).hexdigest()
+    if key in known:
+        return known[key]
+    comparison = compare()
+    if comparison is not None:
+        known[key] = comparison
+        write_text(path, json.dumps({name: dataclasses.asdict(one) for name, one in known.items()}, indent=1) + "\n")
+    return comparison
 
 
 def _read(path: Path) -> dict[str, Comparison]:

@@ -14,13 +14,23 @@ from gdp.errors import printable
 
 def devices(
     cluster: Annotated[str, typer.Option(help="local (probed now), a preset, or a YAML file")] = "local",
+    cores: Annotated[
+        list[str] | None,
+        typer.Option(help="a set of cores that shall be one device, like cpu:0-7; once for every device, with local alone"),
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="write the cluster as YAML that --cluster reads")] = None,
 ) -> None:
     """Probe this machine's devices and the links between them."""
     from gdp.cli.machine import resolve_cluster
+    from gdp.errors import InputError
+    from gdp.runtime.local import local_cluster
 
-    found = resolve_cluster(cluster)
+    if cores and cluster != "local":
+        raise InputError(f"--cores names sets of this machine's cores, but --cluster names {cluster}; leave one of the two out")
+    found = local_cluster(cores) if cores else resolve_cluster(cluster)
     console = Console()
+    if not console.is_terminal:
+        console = Console(width=160)
     console.print(device_table(found))
     console.print(f"presets: {', '.join(presets())}")
     if out is not None:

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import math
+import re
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
@@ -76,7 +77,7 @@ def against_all_cores(result: FinetuneResult, judges: Judges) -> FinetuneResult:
 def write_checkpoint(folder: Path, policy: Policy, task: Task, result: FinetuneResult, *, origin: Origin, typed: Sequence[str]) -> None:
     """Writes the adapted policy as a checkpoint that `init=`, `--policy` and `gdp hub push` take; its card names the policy it came from."""
     card = Card(
-        name=f"{Path(origin.policy or 'new').name.partition('@')[0]}-finetuned",
+        name=checkpoint_name(origin),
         summary=f"Adapted to one graph on one cluster by {int(result.evaluations[-1])} evaluations. {result.verdict}.",
         recipe=shlex.join(without_run_dir(typed)),
         commit=source_commit(),
@@ -84,9 +85,15 @@ def write_checkpoint(folder: Path, policy: Policy, task: Task, result: FinetuneR
         seeds=() if origin.seed is None else (origin.seed,),
         results=(),
         limits="Meant for this graph on this cluster.",
-        base_model=None if origin.policy is None else f"{origin.policy}@{origin.revision}",
+        base_model=f"{origin.policy}@{origin.revision}" if origin.policy and re.fullmatch(r"[\w.-]+(/[\w.-]+)?", origin.policy) else None,
     )
     save_checkpoint(folder, policy, card=card, replace=True)
+
+
+def checkpoint_name(origin: Origin) -> str:
+    """The name of the adapted policy: that of the policy it came from, in letters that a name may have, and `-finetuned`."""
+    base = Path((origin.policy or "new").partition("@")[0]).resolve().name
+    return re.sub(r"[^A-Za-z0-9]+", "-", base).strip("-")[:60].strip("-") + "-finetuned"
 
 
 def finetune_section(

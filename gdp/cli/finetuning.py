@@ -24,15 +24,17 @@ from gdp.cli.run_folder import CLUSTER, SNAPSHOT, holds_run_of, how_to_continue,
 from gdp.cli.runtimes import Judges, open_judges, refuse_graph_alone
 from gdp.cli.table import candidates_table
 from gdp.hub.load import load, resolve
+from gdp.learn.finalists import Occasion
 from gdp.learn.finetune import finetune, placers_to_beat, simple_candidates
 from gdp.learn.learner import new_learner
 from gdp.learn.loop import Update
 from gdp.learn.snapshots import restore_snapshot, save_snapshot
 from gdp.learn.task import Task, make_task, relative_reward
-from gdp.placement import Origin
+from gdp.placement import Origin, Placement
 from gdp.policy.placer import PolicyPlacer
 from gdp.policy.policy import Policy
 from gdp.report import Section
+from gdp.runtime.timing import Comparison
 from gdp.tracking.choose import open_tracker, wandb_mode
 
 
@@ -128,6 +130,13 @@ def run(
             if asked:
                 raise _Stopped
 
+        def compare(candidate: Placement, incumbent: Placement, *, occasion: Occasion) -> Comparison | None:
+            if stop():
+                snapshot()
+                raise _Stopped
+            assert judges.compare is not None
+            return judges.compare(candidate, incumbent, occasion=occasion)
+
         def snapshot() -> None:
             state = None if judges.screened is None else judges.screened.state()
             save_snapshot(folder / SNAPSHOT, learner, run=own.name, extra={"screened": state})
@@ -138,7 +147,7 @@ def run(
                 task,
                 candidates,
                 predictor=judges.predictor,
-                compare=judges.compare,
+                compare=None if judges.compare is None else compare,
                 reward=relative_reward(settings.reward),
                 config=learn_config,
                 objective=objective,

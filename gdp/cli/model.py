@@ -61,6 +61,7 @@ def _from_function(text: str) -> Model:
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.path.insert(0, str(path.resolve().parent))
+    sys.modules[path.stem] = module  # dataclasses look their module up there
     try:
         spec.loader.exec_module(module)
         if name not in vars(module):
@@ -80,8 +81,8 @@ def _from_function(text: str) -> Model:
 
 @contextlib.contextmanager
 def _kept_process() -> Iterator[None]:
-    """What a user's file changes in the process is put back: the working folder and the import path; what it prints goes to standard error."""
-    folder, import_path = os.open(".", os.O_RDONLY), list(sys.path)
+    """What a user's file changes in the process is put back: the working folder, the import path, a module of its name; what it prints goes to standard error."""
+    folder, import_path, modules = os.open(".", os.O_RDONLY), list(sys.path), dict(sys.modules)
     try:
         with contextlib.redirect_stdout(sys.stderr):
             yield
@@ -89,6 +90,7 @@ def _kept_process() -> Iterator[None]:
         os.fchdir(folder)
         os.close(folder)
         sys.path[:] = import_path
+        sys.modules.update(modules)  # a file may have the name of a module that is loaded
 
 
 def _from_module(module: Any, example_inputs: Any, *, where: str) -> Model:

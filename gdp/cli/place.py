@@ -20,7 +20,7 @@ def place(
     policy: Annotated[str, typer.Option(help="a bundled policy, a folder, or org/name@revision on the Hugging Face Hub")] = "gdp-tiny",
     samples: Annotated[int, typer.Option(min=1, max=65536, help="placements the policy may simulate; 1 is its single best guess")] = 64,
     objective: Annotated[Objective, typer.Option(help="step_time, or bottleneck when steps are pipelined")] = "step_time",
-    seed: Annotated[int, typer.Option(min=0)] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=2**63 - 1)] = 0,
     dispatch: Annotated[
         Dispatch | None,
         typer.Option(
@@ -31,14 +31,13 @@ def place(
     as_json: Annotated[bool, typer.Option("--json", help="print the result as JSON and nothing else")] = False,
 ) -> None:
     """Place MODEL with a pretrained policy, beside the simple placements; the best of all is written."""
-    from gdp.candidate import best, best_single
     from gdp.capture.coarsening import coarsen
     from gdp.cli.candidates import ZERO_SHOT, policy_placer, refuse_impossible_memory, refuse_when_nothing_runs, simple_placers
     from gdp.cli.report_data import section, write_page
     from gdp.cli.table import candidates_table
     from gdp.compare import candidates
+    from gdp.learn.finalists import judge, verdict
     from gdp.placement import write_placement
-    from gdp.report import verdict_sentence
     from gdp.runtime.simulator import Simulator
 
     if out.exists() and not out.is_dir():
@@ -54,13 +53,10 @@ def place(
     placers[ZERO_SHOT] = policy_placer(policy, runtime=runtime, num_samples=samples, seed=seed, objective=objective)
     found = candidates(graph, target, placers, runtime=runtime)
     refuse_when_nothing_runs(found, target)
-    winner = best(found, objective=objective)
+    judgement = judge(found, learned="gdp", compare=None, objective=objective)
+    winner, single = judgement.best, judgement.best_single
     console.print(candidates_table(name, found, best=winner.name, objective=objective))
-    single = best_single(found, objective=objective)
-    if single is None:
-        verdict = f"{winner.name} is best, on {winner.num_devices} devices; no single device can hold the program."
-    else:
-        verdict = verdict_sentence(winner if winner.num_devices > 1 else single, single, objective)
+    said = verdict(judgement, target, objective=objective)
     predicted = {
         "step_time_s": winner.predicted.step_time_s,
         "bottleneck_s": winner.predicted.bottleneck_s,
@@ -73,9 +69,6 @@ def place(
         for candidate in found
     }
     path, page = out / "placement.json", out / "report.html"
-    write_placement(
-        path, winner.placement, graph, target, gdp_version=gdp.__version__, predicted=predicted, measured={}, baselines=baselines
-    )
     shown = section(
         name,
         graph,
@@ -84,7 +77,7 @@ def place(
         num_groups=coarsen(graph).num_groups,
         best=winner.name,
         reference=(single or winner).name,
-        verdict=verdict,
+        verdict=said,
         objective=objective,
         curves=(),
         probes=(),
@@ -92,8 +85,11 @@ def place(
         dispatch=runtime.dispatch,
     )
     write_page(page, f"{name} on {target.name}", [shown])
+    write_placement(
+        path, winner.placement, graph, target, gdp_version=gdp.__version__, predicted=predicted, measured={}, baselines=baselines
+    )
     if as_json:
-        summary = {"verdict": verdict, "best": winner.name, "predicted": predicted, "candidates": baselines}
+        summary = {"verdict": said, "best": winner.name, "predicted": predicted, "candidates": baselines}
         typer.echo(json.dumps(summary | {"placement": str(path), "report": str(page)}))
     else:
-        console.print(f"{verdict} Wrote {path} and {page}", markup=False)
+        console.print(f"{said}; wrote {path} and {page}", markup=False)

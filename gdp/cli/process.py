@@ -51,7 +51,7 @@ def stop_signal() -> Iterator[Callable[[], int]]:
             raise KeyboardInterrupt if number == signal.SIGINT else Terminated
         asked[0] = number
         os.write(
-            2, b"stopping after this update; once more to stop at once\n"
+            2, b"stopping after this update or comparison; once more to stop at once\n"
         )  # a handler may interrupt a print, which must not be entered twice
 
     former = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}

@@ -111,10 +111,11 @@ def run_folder(
         try:
             yield
         except InputError:
-            if not (folder / METRICS).exists() and not (folder / SNAPSHOT).exists():
-                for name in (*_STARTED, _CONFIG, _RUN_ID, ".lock"):
+            if kept != own and not (folder / METRICS).exists() and not (folder / SNAPSHOT).exists():
+                for name in (*_STARTED, _CONFIG, _RUN_ID):
                     (folder / name).unlink(missing_ok=True)
-                if not was_there and not any(folder.iterdir()):
+                if not was_there and [path.name for path in folder.iterdir()] == [".lock"]:
+                    (folder / ".lock").unlink()
                     folder.rmdir()
             raise
 

@@ -79,7 +79,7 @@ def open_judges(
         return
     assert model.program is not None
     with Journal(folder / JOURNAL) as journal:
-        known = journal.best(model.graph, cluster, "step_time")
+        known, kept = journal.incumbent(model.graph, cluster), folder / COMPARISONS
         protocol = Protocol(max_warm_up=5, max_time_s=config.max_time_s)
         with PyTorchRuntime(model.program, model.example_inputs, timeout_s=config.timeout_s, protocol=protocol, incumbent=known) as runtime:
             graph = _profiled(model.graph, cluster, runtime, folder / PROFILE)
@@ -93,7 +93,10 @@ def open_judges(
             )
 
             def compare(candidate: Placement, incumbent: Placement, *, occasion: Occasion) -> Comparison | None:
-                return runtime.compare(graph, cluster, candidate, incumbent)
+                return kept_in(kept, occasion, [candidate, incumbent], lambda: runtime.compare(graph, cluster, candidate, incumbent))
+
+            def compare_all_cores(placement: Placement) -> Comparison | None:
+                return kept_in(kept, "all cores", [placement], lambda: runtime.compare_with_all_cores(graph, cluster, placement))
 
             yield Judges(
                 graph=graph,
@@ -101,8 +104,8 @@ def open_judges(
                 proposed=screened,
                 judge=_OneByOne(screened=screened),
                 screened=screened,
-                compare=kept_in(folder / COMPARISONS, compare),
-                compare_all_cores=lambda placement: runtime.compare_with_all_cores(graph, cluster, placement),
+                compare=compare,
+                compare_all_cores=compare_all_cores,
             )
 
 
@@ -119,7 +122,7 @@ def _profiled(graph: Graph, cluster: Cluster, runtime: PyTorchRuntime, path: Pat
     """The graph with measured op times: those in the file of an earlier start, else newly measured and kept there."""
     if not path.exists():
         profile = runtime.profile(graph, cluster)
-        write_text(path, json.dumps({kind: seconds.tolist() for kind, seconds in profile.op_time_s.items()}) + "\n")
+        write_text(path, json.dumps({kind: seconds.tolist() for kind, seconds in profile.items()}) + "\n")
     return graph.with_measured_time(read_profile(path, graph, cluster))
 
 

@@ -21,7 +21,7 @@ def t_level(graph: Graph, time: Float64[np.ndarray, " ops"]) -> Float64[np.ndarr
 def b_level(graph: Graph, time: Float64[np.ndarray, " ops"], transfer: Float64[np.ndarray, " edges"]) -> Float64[np.ndarray, " ops"]:
     """The longest path of times and transfers that starts with each op, itself included.
 
-    With mean times and mean transfers it is HEFT's upward rank (Topcuoglu et al., TPDS 2002, equation 4).
+    With mean times and mean transfers it is HEFT's upward rank (Topcuoglu et al., TPDS 2002, equation 8).
     """
     after = [0.0] * graph.num_ops
     seconds = time.tolist()

@@ -107,7 +107,7 @@ def verdict(judgement: Judgement, cluster: Cluster, *, objective: Objective) -> 
     alone = single.name.removeprefix("one device: ") + " alone"
     if against is None:
         ratio = single.objective_s(objective) / winner.objective_s(objective)
-        return f"{winner.name} is best, on {used} devices: {ratio:.2f} times as fast as {alone}{beside}"
+        return f"{winner.name} is best, on {used} devices: {ratio:.2f} times as fast as {alone} (predicted){beside}"
     gain = against.speed_up
     return f"{winner.name} is best, on {used} devices: {gain.median:.2f} times as fast as {alone} (95 % interval {gain}, timed in turn){beside}"
 

@@ -11,7 +11,7 @@ from gdp.errors import InputError
 from gdp.features.config import FeatureConfig
 from gdp.graph import Graph
 from gdp.learn.random_cluster import RandomClusterConfig, random_cluster
-from gdp.learn.task import Task, make_task
+from gdp.learn.task import NothingRuns, Task, make_task
 from gdp.measurement import Objective, Runtime
 from gdp.runtime.simulator import Simulator
 from gdp.runtime.verdict import Dispatch
@@ -143,7 +143,7 @@ class PretrainingTasks:
                 max_groups=config.max_groups,
                 objective=self._objective,
             )
-        except InputError:
+        except NothingRuns:
             return None
 
     def _graph(self, number: int, generator: np.random.Generator) -> tuple[str, Graph]:

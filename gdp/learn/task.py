@@ -27,6 +27,10 @@ from gdp.runtime.simulator import Simulator
 _LAST_RESORT_EVALUATIONS = 400
 
 
+class NothingRuns(InputError):
+    """No placement of a graph that was tried can run on a cluster."""
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class Task:
     """One graph to place on one cluster."""
@@ -88,7 +92,7 @@ def make_task(
 ) -> Task:
     """Groups and featurises a graph, and times the simple placements that its rewards are relative to.
 
-    Raises `InputError` when no simple placement can run.
+    Raises `NothingRuns` when none of them can run.
     """
     grouping = coarsen(graph, max_groups=max_groups)
     return Task(
@@ -106,7 +110,7 @@ def reference_s(graph: Graph, cluster: Cluster, *, runtime: Runtime, objective: 
     """Seconds of the best simple placement that can run: everything on one device, a contiguous split, METIS, list scheduling. Where none of them can, of one
     that a short local search finds.
 
-    Raises `InputError` when that finds none either.
+    Raises `NothingRuns` when that finds none either.
     """
     listed = ListScheduling(runtime=runtime, objective=objective)(graph, cluster).device
     simple = [contiguous_splits(graph, cluster), Metis(seed=0)(graph, cluster).device[None], listed[None]]
@@ -115,7 +119,7 @@ def reference_s(graph: Graph, cluster: Cluster, *, runtime: Runtime, objective: 
         found = LocalSearch(runtime=runtime, evaluations=_LAST_RESORT_EVALUATIONS, seed=0, objective=objective)(graph, cluster)
         best = runtime(graph, cluster, found).objective_s(objective)
     if not np.isfinite(best):
-        raise InputError(
+        raise NothingRuns(
             f"no placement of the graph from {graph.source!r} that was tried can run on cluster {cluster.name!r}: neither one device, a contiguous split, METIS, list scheduling "
             f"nor {_LAST_RESORT_EVALUATIONS} steps of local search; give the cluster more memory or make the program smaller"
         )

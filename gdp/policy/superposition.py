@@ -1,4 +1,4 @@
-"""Feature conditioning: `x' = g(c(x0) * x)` for every dense layer `g` after the encoder (GDP, arXiv 1910.01578, section 3.4; methods.md 1.6, 9).
+"""Feature conditioning: `x' = g(c(x0) * x)` for every dense layer `g` after the encoder (GDP, arXiv 1910.01578, section 3.4).
 
 Deviation: the paper builds `c` from one more transformer layer. Here the graph is summarised once, by pooling its group embeddings, and each dense
 layer has its own gate `c = 2 sigmoid(W context + b)`, which starts at exactly 1: an untrained gate changes nothing.

@@ -7,4 +7,3 @@ from gdp.report.data import Probe as Probe
 from gdp.report.data import ReportData as ReportData
 from gdp.report.data import Section as Section
 from gdp.report.page import write_report as write_report
-from gdp.report.verdict import verdict_sentence as verdict_sentence

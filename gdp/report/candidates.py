@@ -29,7 +29,7 @@ def candidates_chart(section: Section) -> Markup:
         for bounds in (interval(candidate.predicted, section.objective), interval(candidate.measured, section.objective))
         if bounds is not None and math.isfinite(bounds.high)
     ]
-    top = max(highs, default=1.0) * 1.02
+    top = (max(highs, default=1.0) or 1.0) * 1.02
     head = ["placement", "step time" if section.objective == "step_time" else "time per pipelined step", "predicted"]
     head += ["measured [95 %]"] if measured else []
     head += ["vs one device", "transfers", "peak memory", "evaluations"]

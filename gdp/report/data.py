@@ -68,7 +68,7 @@ class Section:
     reference: str
     """name of the best candidate on one device, which the chosen one is compared with; may be the chosen one itself."""
     verdict: str
-    """the result in one sentence; `gdp.report.verdict_sentence` writes one."""
+    """the result in one sentence; `gdp.learn.finalists.verdict` writes one."""
     speed_up: Interval | None = None
     """how many times as fast as `reference` the chosen placement is, from runs in turn; `None` where their separate times are all there is."""
     curves: tuple[Curve, ...] = ()

@@ -109,8 +109,9 @@ class Journal:
         os.fsync(self._file.fileno())
         self._entries[key_of(graph, cluster, measured.device)] = (cluster.sha256 + graph.sha256, measured)
 
-    def best(self, graph: Graph, cluster: Cluster, objective: Objective) -> Measured | None:
-        """The best placement of this graph on this cluster that could run, the earliest of equals; none when there is none."""
+    def incumbent(self, graph: Graph, cluster: Cluster) -> Measured | None:
+        """The placement of this graph on this cluster that a runtime goes on to time others against: the first that could run, then each that was surely faster than the one
+        before it. Not the one of least time, which is one that was lucky. None when none could run."""
         own = [measured for of, measured in self._entries.values() if of == cluster.sha256 + graph.sha256]
         for measured in own:
             if len(measured.device) != graph.num_ops or len(measured.measurement.busy_s) != cluster.num_devices:
@@ -118,7 +119,12 @@ class Journal:
                     f"the journal {self._path} has a placement of {len(measured.device)} ops on {len(measured.measurement.busy_s)} devices for a graph of "
                     f"{graph.num_ops} ops on {cluster.num_devices}; move the file away"
                 )
-        return best_of(own, objective)
+        incumbent: Measured | None = None
+        for measured in own:
+            runs = measured.measurement.status == Status.OK
+            if runs and (incumbent is None or measured.measurement.step_time_high_s < incumbent.measurement.step_time_s):
+                incumbent = measured
+        return incumbent
 
     def _read(self) -> dict[Key, tuple[str, Measured]]:
         self._file.seek(0)

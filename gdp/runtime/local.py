@@ -26,10 +26,19 @@ from gdp.runtime.executor import cores_of, hand_over_latency_s
 
 _COPY_BYTES = 64 * 2**20
 
+MAX_CORE_SETS = 8
+"""`core_sets` cuts a machine of more cores into this many devices: a placement over dozens of small devices is hard to find, and rarely a fast one."""
+
 
 def core_sets() -> tuple[str, ...]:
-    """One CPU device per core that this process may use: `cpu:0`, `cpu:1`, ..."""
-    return tuple(f"cpu:{core}" for core in sorted(os.sched_getaffinity(0)))
+    """The cores that this process may use as CPU devices: `cpu:0`, `cpu:1`, ..., or on larger machines `MAX_CORE_SETS` sets of neighbouring cores, `cpu:0-3`, `cpu:4-7`, ..."""
+    cores = sorted(os.sched_getaffinity(0))
+    return tuple(_set_name(own.tolist()) for own in np.array_split(cores, min(len(cores), MAX_CORE_SETS)))
+
+
+def _set_name(cores: list[int]) -> str:
+    whole = len(cores) > 2 and cores[-1] - cores[0] == len(cores) - 1
+    return f"cpu:{cores[0]}-{cores[-1]}" if whole else f"cpu:{','.join(map(str, cores))}"
 
 
 def local_cluster(core_sets: Sequence[str]) -> Cluster:

@@ -33,7 +33,7 @@ class Child:
     """A running child process in a session of its own."""
 
     def __init__(self, command: Sequence[str], *, environment: Mapping[str, str]) -> None:
-        self._errors = tempfile.NamedTemporaryFile(prefix="gdp-worker-", suffix=".log")  # noqa: SIM115
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 # without a name, so that nothing is left of it however this process ends
         self._answers, write_end = os.pipe()
         self._buffer = b""
         self._oom_kills = _oom_kills()
@@ -121,7 +121,8 @@ class Child:
                 what += f" by signal {signal.Signals(-code).name}"
             else:
                 what += f" with exit code {code}"
-        errors = Path(self._errors.name).read_text(errors="replace").strip().splitlines()
+        self._errors.seek(0)
+        errors = self._errors.read().decode(errors="replace").strip().splitlines()
         self.close()
         return ChildFailed(
             status, f"the measuring process {what}" + (f": {errors[-1][:500]}" if errors and status == Status.FAILED else "")

@@ -47,16 +47,6 @@ _START_TIMEOUT_S = 300.0
 """Time for a fresh worker to import torch, load the program and run it once."""
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
-class Profile:
-    """Measured seconds of the ops."""
-
-    op_time_s: Mapping[str, Float64[np.ndarray, " ops"]]
-    """per device kind; for `Graph.with_measured_time`."""
-    step_time_s: Mapping[str, float]
-    """per device kind, a whole step on one device of it, measured in turn with the ops: what their sum should come to."""
-
-
 class PyTorchRuntime:
     """A `Runtime` over a worker process; a context manager that ends it.
 
@@ -231,24 +221,24 @@ class PyTorchRuntime:
             return None
         return answer["candidate_s"], answer["incumbent_s"]
 
-    def profile(self, graph: Graph, cluster: Cluster, *, num_steps: int = 15) -> Profile:
-        """Measures every op on the first device of each kind. Ops that do no work by the graph's account take 0.
+    def profile(self, graph: Graph, cluster: Cluster, *, num_steps: int = 15) -> dict[str, Float64[np.ndarray, " ops"]]:
+        """Measures every op on the first device of each kind: seconds for `Graph.with_measured_time`. Ops that do no work by the graph's account take 0.
 
         Raises `InputError` when the program cannot run on one of the devices.
         """
         names = self._device_names(cluster)
         self._check_graph(graph)
-        op_time_s, step_time_s = {}, {}
+        op_time_s = {}
         for kind in cluster.kinds:
             name = next(name for name, device in zip(names, cluster.devices, strict=True) if device.kind == kind)
+            request = {"command": "profile", "device": name, "num_steps": num_steps, "max_time_s": self._timeout_s / 4}
             try:
-                answer = self._ask_about(graph, {"command": "profile", "device": name, "num_steps": num_steps})
+                answer = self._ask_about(graph, request)
             except ChildFailed as failure:
                 raise InputError(f"the program cannot be profiled on device {name!r}: {failure.detail}") from failure
             seconds = np.array([answer["op_s"].get(op, 0.0) for op in graph.name], np.float64)
             op_time_s[kind] = np.where(graph.works, seconds, 0.0)
-            step_time_s[kind] = float(answer["step_time_s"])
-        return Profile(op_time_s=op_time_s, step_time_s=step_time_s)
+        return op_time_s
 
     @property
     def worker_pid(self) -> int | None:
@@ -273,6 +263,10 @@ class PyTorchRuntime:
         assert self._child is not None
         try:
             answer = self._child.ask(request, timeout_s=timeout_s)
+        except ChildFailed as failure:
+            self._end_child()
+            advice = "; a slow program needs a larger timeout_s" if failure.status == Status.TIMED_OUT else ""
+            raise ChildFailed(failure.status, failure.detail + advice) from failure
         except BaseException:
             self._end_child()
             raise

@@ -1,4 +1,4 @@
-"""Seconds of every op on every device (design: the exact rule of the simulator, point 5).
+"""Seconds of every op on every device (docs/simulator.md).
 
 Measured seconds where the graph has them for the device's kind, else the roofline model (Williams et al., CACM 2009):
 `max(flops / flops_per_s, accessed_bytes / memory_bytes_per_s) + op_overhead_s`. An op that does no work takes no time.

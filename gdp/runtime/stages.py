@@ -141,7 +141,7 @@ class _Loading:
                 if (
                     not uses[piece.device, name]
                     and self.initial[piece.device][self._slot(piece.device, name)] is None
-                    and not (name in kept and self.pieces[self.producer[name]].device == piece.device)
+                    and not (name in kept and name in self.producer and self.pieces[self.producer[name]].device == piece.device)
                 ):
                     freed.append(name)
             freed += [name for name in piece.outputs if not uses[piece.device, name] and name not in kept]

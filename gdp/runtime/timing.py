@@ -137,10 +137,11 @@ def compare_times(candidate_s: Sequence[float], incumbent_s: Sequence[float]) ->
     )
 
 
-def warm_up(step: Callable[[], float], *, max_steps: int) -> int:
-    """Calls `step` until its times stop falling: the fastest of the last three is not 3 % below the fastest before. Returns the number of calls."""
+def warm_up(step: Callable[[], float], *, max_steps: int, max_time_s: float = math.inf) -> int:
+    """Calls `step` until its times stop falling: the fastest of the last three is not 3 % below the fastest before. No more calls when they have taken `max_time_s`. Returns
+    the number of calls."""
     times: list[float] = []
-    while len(times) < max_steps:
+    while len(times) < max_steps and sum(times) < max_time_s:
         times.append(step())
         if len(times) >= 5 and min(times[-3:]) > 0.97 * min(times[:-3]):
             break
@@ -151,15 +152,15 @@ def in_turn(
     candidate: Callable[[], float], incumbent: Callable[[], float], protocol: Protocol, *, clock: Callable[[], float] = perf_counter
 ) -> tuple[list[float], list[float]]:
     """Times of both, taken in turn until the protocol is satisfied. Each callable runs one step and returns its seconds."""
-    warm_up(candidate, max_steps=protocol.max_warm_up)
-    warm_up(incumbent, max_steps=protocol.max_warm_up)
+    for step in (candidate, incumbent):
+        warm_up(step, max_steps=protocol.max_warm_up, max_time_s=protocol.max_time_s)
     candidate_s: list[float] = []
     incumbent_s: list[float] = []
     begin, look = clock(), MIN_PAIRS
     while len(candidate_s) < protocol.max_pairs:
         both = [(candidate, candidate_s), (incumbent, incumbent_s)]
-        for step, times in both if len(candidate_s) % 2 == 0 else reversed(both):
-            times.append(step())
+        for run, times in both if len(candidate_s) % 2 == 0 else reversed(both):
+            times.append(run())
         late = clock() - begin > protocol.max_time_s and len(candidate_s) >= MIN_PAIRS
         if late:
             break
@@ -174,7 +175,7 @@ def in_turn(
 
 def alone(step: Callable[[], float], protocol: Protocol, *, clock: Callable[[], float] = perf_counter) -> list[float]:
     """Times of one placement by itself, for the anchor of a scale: as many as the protocol asks of a pair."""
-    warm_up(step, max_steps=protocol.max_warm_up)
+    warm_up(step, max_steps=protocol.max_warm_up, max_time_s=protocol.max_time_s)
     times: list[float] = []
     begin = clock()
     while len(times) < protocol.max_pairs and (clock() - begin <= protocol.max_time_s or len(times) < MIN_PAIRS):

@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from queue import SimpleQueue
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -93,23 +94,19 @@ class Bench:
         busy_s = np.median([step.busy_s for step in steps[-len(candidate_s) :]], axis=0)
         return {"candidate_s": candidate_s, "incumbent_s": incumbent_s, "busy_s": busy_s.tolist()}
 
-    def profile(self, *, device: str, num_steps: int) -> dict[str, Any]:
-        """Seconds of every op on one device: medians over steps that run op by op. `step_time_s` is the median of whole steps, run in turn with those."""
+    def profile(self, *, device: str, num_steps: int, max_time_s: float) -> dict[str, Any]:
+        """Seconds of every op on one device: medians over steps that run op by op, fewer of them, three at least, when they take longer than `max_time_s`."""
         devices = [device]
         executor = self._executor_for(devices)
         pieces = cut_every_op(self._program)
         by_op = executor.load(pieces, values=self._values, homes={}, results=[])
-        whole = self._loaded(executor, (0,) * len(self._ops))
-        warm_up(lambda: executor.step(by_op).step_time_s, max_steps=10)
-        op_s, step_s = [], []
-        for _ in range(num_steps):
+        begin = perf_counter()
+        warm_up(lambda: executor.step(by_op).step_time_s, max_steps=10, max_time_s=max_time_s)
+        op_s: list[tuple[float, ...]] = []
+        while len(op_s) < num_steps and (len(op_s) < 3 or perf_counter() - begin < max_time_s):
             op_s.append(executor.step(by_op).piece_s)
-            step_s.append(executor.step(whole).step_time_s)
         medians = np.median(op_s, axis=0)
-        return {
-            "op_s": {piece.ops[0]: float(seconds) for piece, seconds in zip(pieces, medians, strict=True)},
-            "step_time_s": float(np.median(step_s)),
-        }
+        return {"op_s": {piece.ops[0]: float(seconds) for piece, seconds in zip(pieces, medians, strict=True)}}
 
     def _executor_for(self, devices: list[str]) -> Executor:
         if self._executor is None or self._devices != tuple(devices):

@@ -26,8 +26,21 @@ from gdp.workloads.synthetic import layered
 Gdp = Callable[..., tuple[int, str, str]]
 
 PROGRAM = """
+from __future__ import annotations
+import dataclasses
 import torch
 from gdp.graph import Graph
+
+@dataclasses.dataclass
+class Sizes:
+    width: int = 256
+
+class View(torch.nn.Module):
+    def forward(self, x):
+        return x.view(-1)
+
+def view():
+    return View(), (torch.empty(4, 4, device="meta"),)
 
 def build():
     layers = [torch.nn.Linear(256, 256) for _ in range(4)]
@@ -105,6 +118,13 @@ def test_a_program_of_the_user_is_captured_and_its_placement_exported(gdp: Gdp, 
     assert json.loads(Path("map.json").read_text()) == {"": 0}
 
 
+def test_a_program_without_work_is_placed(gdp: Gdp, policy: str, tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(PROGRAM)
+    code, out, err = gdp("place", "mine.py:view", "--cluster", "p100x2", "--policy", policy, "--samples", "1", "--out", "run")
+    assert code == 0, err
+    assert "one device is best" in out and Path("run/report.html").is_file()
+
+
 def test_one_device_is_a_cluster(gdp: Gdp, policy: str, graph_file: Path) -> None:
     document = {
         "name": "one",
@@ -113,7 +133,7 @@ def test_one_device_is_a_cluster(gdp: Gdp, policy: str, graph_file: Path) -> Non
     Path("one.yaml").write_text(yaml.safe_dump(document))
     code, out, err = gdp("place", str(graph_file), "--cluster", "one.yaml", "--policy", policy, "--out", "run")
     assert code == 0, err
-    assert "One device is best" in out
+    assert "one device is best: only" in out
     assert set(read_placement(Path("run/placement.json"), read_graph(graph_file), read_cluster(Path("one.yaml"))).device) == {0}
 
 

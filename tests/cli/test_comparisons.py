@@ -15,24 +15,29 @@ def placed(*device: int) -> Placement:
     return Placement(device=np.array(device, np.int32), origin=Origin(placer="user"))
 
 
-def test_an_answer_is_kept_per_pair_of_placements(tmp_path: Path) -> None:
-    asked: list[tuple[list[int], list[int]]] = []
+def test_an_answer_is_kept_per_occasion_and_placements(tmp_path: Path) -> None:
+    path, asked = tmp_path / "comparisons.json", []
 
-    def compare(candidate: Placement, incumbent: Placement, *, occasion: str) -> Comparison | None:
-        asked.append((candidate.device.tolist(), incumbent.device.tolist()))
-        return None if candidate.device[0] else compare_times([1.0 + len(asked)] * 8, [2.0] * 8)
+    def ask(occasion: str, *placements: Placement, runs: bool = True) -> Comparison | None:
+        def compare() -> Comparison | None:
+            asked.append(occasion)
+            return compare_times([1.0 + len(asked)] * 8, [2.0] * 8) if runs else None
 
-    path = tmp_path / "comparisons.json"
-    first = kept_in(path, compare)(placed(0, 1), placed(0, 0), occasion="final")
-    again = kept_in(path, compare)(placed(0, 1), placed(0, 0), occasion="final")
-    assert first == again and asked == [([0, 1], [0, 0])]
-    kept_in(path, compare)(placed(0, 1), placed(0, 0), occasion="winner")
-    assert len(asked) == 2, "another occasion is another comparison"
-    other = kept_in(path, compare)(placed(0, 1), placed(1, 1), occasion="final")
-    assert other is not None and first is not None and other.ratio != first.ratio
-    assert kept_in(path, compare)(placed(1, 0), placed(0, 0), occasion="final") is None
-    assert kept_in(path, compare)(placed(1, 0), placed(0, 0), occasion="final") is None
-    assert len(asked) == 5, "what could not run is asked again"
+        return kept_in(path, occasion, placements, compare)
+
+    first = ask("final", placed(0, 1), placed(0, 0))
+    assert first is not None and ask("final", placed(0, 1), placed(0, 0)) == first and len(asked) == 1
+    for occasion, placements in (
+        ("winner", [placed(0, 1), placed(0, 0)]),
+        ("final", [placed(0, 1), placed(1, 1)]),
+        ("all cores", [placed(0, 1)]),
+    ):
+        other = ask(occasion, *placements)
+        assert other is not None and other.ratio != first.ratio
+    assert len(asked) == 4
+    assert ask("final", placed(1, 0), placed(0, 0), runs=False) is None
+    assert ask("final", placed(1, 0), placed(0, 0), runs=False) is None
+    assert len(asked) == 6, "what could not run is asked again"
 
 
 @pytest.mark.parametrize("content", ["", "[]", "{", '{"a": 1}', '{"a": {"ratio": 1}}', "\xff"])
@@ -40,4 +45,4 @@ def test_a_damaged_file_is_refused(tmp_path: Path, content: str) -> None:
     path = tmp_path / "comparisons.json"
     path.write_text(content)
     with pytest.raises(InputError, match="comparisons.json"):
-        kept_in(path, lambda candidate, incumbent, *, occasion: None)(placed(0), placed(1), occasion="final")
+        kept_in(path, "final", [placed(0), placed(1)], lambda: None)

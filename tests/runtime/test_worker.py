@@ -145,7 +145,7 @@ def test_a_bench_measures_and_profiles(bench, tmp_path):
     second = bench.answer({"command": "measure", "devices": NAMES, "candidate": alternating, "incumbent": one, "protocol": QUICK})
     assert (len(second["candidate_s"]), len(second["incumbent_s"])) == (6, 6)
     assert min(second["candidate_s"] + second["incumbent_s"] + second["busy_s"]) > 0
-    profile = bench.answer({"command": "profile", "device": NAMES[0], "num_steps": 3})
+    profile = bench.answer({"command": "profile", "device": NAMES[0], "num_steps": 3, "max_time_s": 10.0})
     calls = [node.name for node in captured.program.graph.nodes if node.op == "call_function"]
     assert set(profile["op_s"]) == {name for name in calls if not name.startswith("getitem")}
     assert min(profile["op_s"].values()) > 0
