@@ -22,6 +22,7 @@ from rich.table import Table
 
 from gdp.atomic_file import write_text
 from gdp.cli.report_data import environment
+from gdp.learn.snapshots import read_snapshot
 
 ROOT = Path(__file__).resolve().parent.parent
 SIMULATED = ["workload=series-parallel-600-training-0", "cluster=p100x4", "finetune.evaluations=640", "finetune.search_evaluations=200"]
@@ -60,7 +61,7 @@ def differences(one: Path, other: Path) -> list[str]:
     for name in ("placement.json", "result.json"):
         if json.loads((one / name).read_text()) != json.loads((other / name).read_text()):
             found.append(name)
-    ours, theirs = (torch.load(folder / "snapshot.pt", weights_only=True) for folder in (one, other))
+    ours, theirs = (read_snapshot(folder / "snapshot.pt") for folder in (one, other))
     found += [f"weights {key}" for key, value in ours["policy"].items() if not torch.equal(value, theirs["policy"][key])]
     if not torch.equal(ours["torch_generator"], theirs["torch_generator"]):
         found.append("generator")

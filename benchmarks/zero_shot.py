@@ -3,9 +3,10 @@ and beside the searches given the same number of samples.
 
     python benchmarks/zero_shot.py [--policy gdp-tiny] [--seeds 3] [--out benchmarks/results/zero_shot.json] [--write-card FOLDER [--other-seeds FOLDER ...]]
 
-The ratio of a cell is the policy's step time over that of the best simple placement (one device, contiguous, METIS, list scheduling). The searches, METIS many
-times and local search, start from those simple placements or try them first. `--write-card` writes the figures into the card of a checkpoint folder, and beside them what
-the same recipe reached with other training seeds.
+The ratio of a cell is the policy's step time over that of the best simple placement (one device, contiguous, METIS, list scheduling; the simulator judges their few
+variants). The searches, METIS many times and local search, start from those simple placements or try them first. Devices choose what to run as the graph's framework
+has it: PyTorch's keep the program's order. `--write-card` writes the figures into the card of a checkpoint folder, and beside them what the same recipe reached with other
+training seeds.
 """
 
 import argparse
@@ -27,6 +28,7 @@ from gdp.cli.report_data import environment
 from gdp.cluster import preset
 from gdp.compare import candidates
 from gdp.hub import Card, Result, load_checkpoint, save_checkpoint
+from gdp.placement import Placer
 from gdp.runtime.simulator import Simulator
 from gdp.workloads.catalog import CATALOG
 
@@ -57,24 +59,26 @@ class Cell:
         return [one.predicted.step_time_s / other.predicted.step_time_s for one, other in zip(self.policy, found, strict=True)]
 
 
+def placers(policy: str, runtime: Simulator, seed: int) -> dict[str, Placer]:
+    """The policy first, then `SEARCHES`."""
+    return {
+        "zero-shot": policy_placer(policy, runtime=runtime, num_samples=NUM_SAMPLES, seed=seed, objective="step_time"),
+        "METIS many times": MetisManyTimes(runtime=runtime, evaluations=NUM_SAMPLES, seed=seed),
+        "local search": LocalSearch(runtime=runtime, evaluations=NUM_SAMPLES, seed=seed),
+    }
+
+
 def evaluate(policy: str, *, num_seeds: int, console: Console) -> list[Cell]:
-    runtime, cells = Simulator(), []
-    by_seed = [
-        {
-            "zero-shot": policy_placer(policy, runtime=runtime, num_samples=NUM_SAMPLES, seed=seed, objective="step_time"),
-            "METIS many times": MetisManyTimes(runtime=runtime, evaluations=NUM_SAMPLES, seed=seed),
-            "local search": LocalSearch(runtime=runtime, evaluations=NUM_SAMPLES, seed=seed),
-        }
-        for seed in range(num_seeds)
-    ]
+    cells = []
     for entry in CATALOG:
         if entry.split == "pretraining":
             continue
-        graph = entry.build()
+        graph, runtime = entry.build(), Simulator(dispatch=entry.dispatch)
+        by_seed = [placers(policy, runtime, seed) for seed in range(num_seeds)]
         for name in CLUSTERS:
             cluster = preset(name)
             simple = candidates(graph, cluster, simple_placers(runtime=runtime, seed=0, objective="step_time"), runtime=runtime)
-            found = [candidates(graph, cluster, placers, runtime=runtime) for placers in by_seed]
+            found = [candidates(graph, cluster, of_seed, runtime=runtime) for of_seed in by_seed]
             cells.append(
                 Cell(
                     workload=entry.name,
@@ -98,6 +102,10 @@ def summary(cells: list[Cell], split: str, num_seeds: int) -> dict[str, object]:
     return {
         "cells": len(chosen),
         "geometric_mean_by_seed": [geometric_mean([cell.ratios[seed] for cell in chosen]) for seed in range(num_seeds)],
+        "geometric_mean_by_graph": {
+            workload: geometric_mean([ratio for cell in chosen if cell.workload == workload for ratio in cell.ratios])
+            for workload in dict.fromkeys(cell.workload for cell in chosen)
+        },
         "worst": max(max(cell.ratios) for cell in chosen),
         "faster_than_every_simple_placement": sum(float(np.median(cell.ratios)) < 1 for cell in chosen),
         "geometric_mean_to_search": {
@@ -131,14 +139,15 @@ def write_card(folder: Path, cells: list[Cell], *, commit: str, other_seeds: lis
         summary=f"A device-placement policy of the GDP family ({config['policy']['decoding']} decoding), pretrained in the simulator on step time: "
         f"{config['imitation']['steps']} steps of imitating searched placements, then PPO, the best of it by zero-shot quality on the validation split. "
         f"The results below are medians over {len(cells[0].policy)} sampling seeds, reproduced by `python benchmarks/zero_shot.py`.",
-        recipe="python train.py experiment=tiny num_threads=1",
+        recipe=f"python train.py experiment=tiny num_threads=1 seed={config['seed']}",
         commit=commit,
         corpus=f"{config['workload']['num_tasks']} pairs of graph and cluster, {100 * config['workload']['synthetic_fraction']:.0f} % of the graphs synthetic, the "
         "others of the catalog's pretraining split",
         seeds=(int(config["seed"]),),
         results=results,
         limits=f"Trained on graphs of at most {config['workload']['max_ops']} ops and {config['workload']['max_groups']} groups, on clusters of 2 to 8 devices "
-        "(p100x2, p100x4, p100x8 and unequal among them), in simulation alone. "
+        "(p100x2, p100x4, p100x8 and unequal among them), on step time alone, in simulation alone. The validation split chose the best "
+        "moment of the training, so its rows are selected on. "
         f"More than 5 % slower than the best simple placement in {clear_losses} of {len(cells)} cells, most of all over slow links: "
         "keep the simple placements beside it, as `gdp place` does. "
         f"With the same {NUM_SAMPLES} evaluations its step times are, in the geometric mean over these cells, "

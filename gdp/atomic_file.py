@@ -4,6 +4,7 @@ import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from io import FileIO
 from pathlib import Path
 
 from gdp.errors import InputError
@@ -46,3 +47,11 @@ def write_text(path: Path, text: str) -> None:
     """Writes `text` as UTF-8 to `path`, whole or not at all."""
     with replacing(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
+
+
+def append(file: FileIO, data: bytes) -> None:
+    """Adds `data` to an unbuffered file, so that nothing is left to be written when it is closed. Raises `InputError` when the system refuses, a full disk say."""
+    with writing(Path(str(file.name))):
+        left = memoryview(data)
+        while left:
+            left = left[file.write(left) :]

@@ -26,7 +26,7 @@ DTYPE_CLASSES = ("float64", "float32", "float16", "bfloat16", "int8")
 
 MAX_DEVICES = 64
 
-MAX_FILE_BYTES = 4 * 2**20
+MAX_FILE_BYTES = 2 * 2**20
 """The most bytes of a cluster file that are read; 64 devices with a link for each pair fit."""
 
 

@@ -23,7 +23,18 @@ def parse_yaml(text: str) -> Any:
         raise ValueError(f"a value is not of the form its tag promises: {error}") from error
 
 
+_MAX_DIGITS = 40
+
+
 class _Loader(yaml.SafeLoader):
+    def construct_yaml_int(self, node: yaml.ScalarNode) -> int:
+        """A whole number. None to the base of 60 (`1:30`), which YAML 1.1 has and nobody means, and none of more digits than any number here has."""
+        if ":" in node.value or len(node.value) > _MAX_DIGITS:
+            raise yaml.MarkedYAMLError(
+                problem=f"{node.value[:20]!r}... is no number that is meant here; quote text", problem_mark=node.start_mark
+            )
+        return super().construct_yaml_int(node)
+
     def __init__(self, stream: str) -> None:
         super().__init__(stream)
         self._resolved: set[int] = set()
@@ -44,3 +55,6 @@ class _Loader(yaml.SafeLoader):
         self._num_pairs += len(node.value)
         if self._num_pairs > MAX_MERGED_PAIRS:
             raise yaml.MarkedYAMLError(problem=f"merge keys make over {MAX_MERGED_PAIRS} fields", problem_mark=node.start_mark)
+
+
+_Loader.add_constructor("tag:yaml.org,2002:int", _Loader.construct_yaml_int)

@@ -428,7 +428,7 @@ BOMB = "\n".join(["a0: &a0 {k: 1}", *(f"a{n}: &a{n} {{<<: [{', '.join([f'*a{n - 
         ("!!python/object/apply:os.system [true]", "could not determine a constructor"),
         ("[" * 5000, "is not YAML"),
         ("\xff", "wrong at the top level"),
-        ("#" * (4 * 2**20 + 1), "at most 4194304 are read"),
+        ("#" * (2 * 2**20 + 1), "at most 2097152 are read"),
     ],
     ids=lambda text: text[:12],
 )

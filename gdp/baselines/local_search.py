@@ -67,7 +67,8 @@ class LocalSearch:
             measured = self._scores(graph, cluster, proposals)
             curve += measured.tolist()
             chosen, score = proposals[int(measured.argmin())], float(measured.min())
-            if score <= current_score or generator.random() < np.exp((1.0 - score / current_score) / temperature):
+            loss = score / current_score - 1.0 if current_score > 0 else np.inf
+            if score <= current_score or generator.random() < np.exp(-loss / temperature):
                 current, current_score = chosen, score
             if score < best_score:
                 best, best_score = chosen, score

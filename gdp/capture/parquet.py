@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from gdp.atomic_file import replacing
@@ -26,6 +27,9 @@ MAX_FILE_BYTES = 4 * 2**30
 
 MAX_VALUES = 120_000_000
 """The most numbers and strings that one file may hold: a graph of `MAX_OPS` with some twenty values an op. A file for fewer ops may hold a thousand an op."""
+
+MAX_MEAN_STRING_BYTES = 1000
+"""Of the strings of a file: a dictionary lets a few bytes stand for many long ones."""
 
 _VERSION_KEY, _VERSION, _COUNT_KEY = b"gdp_graph_schema", b"1", b"gdp_num_graphs"
 _STRINGS = ("op_type", "name", "module_path", "tensor_dtype")
@@ -108,12 +112,19 @@ def _read_table(path: Path) -> pa.Table:
             raise InputError(f"the graph file {path} holds {num_values} values; at most {MAX_VALUES} are read: split it")
         with pq.ParquetFile(path, page_checksum_verification=True, thrift_container_size_limit=10**6) as file:
             _check_declared(file, path, num_values)
+        with pq.ParquetFile(
+            path,
+            page_checksum_verification=True,
+            thrift_container_size_limit=10**6,
+            read_dictionary=[f"{name}.list.element" for name in _STRINGS],
+        ) as file:
             table = file.read(use_threads=False)
             if table.num_rows != file.metadata.num_rows:
                 raise InputError(
                     f"the graph file {path} declares {file.metadata.num_rows} graphs and holds {table.num_rows}; fetch it again"
                 )
             table.validate(full=True)
+            _check_strings(table, path)
             return table
     except InputError:
         raise
@@ -164,6 +175,22 @@ def _check_declared(file: pq.ParquetFile, path: Path, num_values: int) -> None:
         )
 
 
+def _check_strings(table: pa.Table, path: Path) -> None:
+    """While every string is still held once, however often it is used."""
+    num_strings = num_bytes = 0
+    for name in _STRINGS:
+        for chunk in table.column(name).chunks:
+            strings = chunk.flatten()
+            length = pc.binary_length(strings.dictionary).to_numpy(zero_copy_only=False)
+            used = strings.indices.drop_null().to_numpy()
+            num_strings += len(used)
+            num_bytes += int(length[used].sum(dtype=np.float64))
+    if num_bytes > MAX_MEAN_STRING_BYTES * num_strings + 1_000_000:
+        raise InputError(
+            f"the graph file {path} holds {num_strings} strings of {num_bytes} bytes in all, which no graph needs; fetch or capture it again"
+        )
+
+
 def _graph(table: pa.Table, row: int, path: Path) -> Graph:
     where = f"graph {row} of {path}"
     measured = _values(table, "measured_time_s", row, where)
@@ -174,7 +201,7 @@ def _graph(table: pa.Table, row: int, path: Path) -> Graph:
     extents = shapes.flatten().to_numpy(zero_copy_only=False)
     if len(extents) and not (extents.min() >= -1 and extents.max() <= MAX_BYTES):
         raise InputError(f"tensor_shape in {where} has an extent outside -1..2**60; -1 stands for an unknown extent")
-    fields: dict[str, Any] = {name: tuple(_values(table, name, row, where).to_pylist()) for name in _STRINGS}
+    fields: dict[str, Any] = {name: _strings(_values(table, name, row, where)) for name in _STRINGS}
     fields |= {name: _numbers(_values(table, name, row, where)) for name in _NUMBERS}
     declared = table.column("num_ops")[row].as_py()
     if declared != len(fields["op_type"]):
@@ -217,8 +244,13 @@ def _values(table: pa.Table, name: str, row: int, where: str) -> pa.Array:
     return values
 
 
+def _strings(values: pa.DictionaryArray) -> tuple[str, ...]:
+    known = values.dictionary.to_pylist()
+    return tuple(known[number] for number in values.indices.to_pylist())
+
+
 def _has_null(values: pa.Array) -> bool:
-    if values.null_count:
+    if values.null_count or (pa.types.is_dictionary(values.type) and values.dictionary.null_count):
         return True
     if pa.types.is_struct(values.type):
         return any(_has_null(values.field(number)) for number in range(values.type.num_fields))

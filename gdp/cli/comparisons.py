@@ -6,11 +6,17 @@ import json
 import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 
 from gdp.atomic_file import write_text
+from gdp.bounded_file import read_bounded
 from gdp.errors import InputError
 from gdp.placement import Placement
 from gdp.runtime.timing import Comparison
+
+_MAX_FILE_BYTES = 2**20
 
 
 def kept_in(path: Path, occasion: str, placements: Sequence[Placement], compare: Callable[[], Comparison | None]) -> Comparison | None:
@@ -22,20 +28,47 @@ def kept_in(path: Path, occasion: str, placements: Sequence[Placement], compare:
     comparison = compare()
     if comparison is not None:
         known[key] = comparison
-        write_text(path, json.dumps({name: dataclasses.asdict(one) for name, one in known.items()}, indent=1) + "\n")
+        write_text(path, json.dumps({name: _document(one) for name, one in known.items()}, indent=1) + "\n")
     return comparison
+
+
+class _Kept(BaseModel):
+    """A `Comparison` as the file holds it; an unknown upper bound is null."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    ratio: Annotated[float, Field(ge=1e-9, le=1e9)]
+    low: Annotated[float, Field(ge=0, le=1e9)]
+    high: Annotated[float, Field(ge=0, le=1e9)] | None
+    num_pairs: Annotated[int, Field(ge=1, lt=2**31)]
+    candidate_s: Annotated[float, Field(gt=0, le=1e9)]
+    incumbent_s: Annotated[float, Field(gt=0, le=1e9)]
+    resolution: Annotated[float, Field(gt=0, le=1)]
+
+    @model_validator(mode="after")
+    def _ordered(self) -> "_Kept":
+        if not self.low <= self.ratio <= (math.inf if self.high is None else self.high):
+            raise ValueError(f"a ratio of {self.ratio} cannot lie in the interval from {self.low} to {self.high}")
+        return self
+
+
+_FILE = TypeAdapter(dict[str, _Kept])
 
 
 def _read(path: Path) -> dict[str, Comparison]:
     if not path.exists():
         return {}
+    content = read_bounded(path, what="the comparisons", advice="delete it and they are timed again", max_bytes=_MAX_FILE_BYTES)
     try:
-        known = {str(name): Comparison(**fields) for name, fields in json.loads(path.read_bytes()).items()}
-        for one in known.values():
-            if not (isinstance(one.low, int | float) and 0 <= one.low <= one.ratio <= one.high <= math.inf and 0 < one.ratio < math.inf):
-                raise ValueError(f"a ratio of {one.ratio} cannot lie in the interval from {one.low} to {one.high}")
-            if not all(0 < value < math.inf for value in (one.num_pairs, one.candidate_s, one.incumbent_s, one.resolution)):
-                raise ValueError("a number is not positive")
-    except (OSError, ValueError, TypeError, AttributeError, RecursionError) as error:
-        raise InputError(f"the comparisons {path} cannot be read: {error}; delete the file and they are timed again") from error
-    return known
+        kept = _FILE.validate_json(content)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        place = ".".join(str(part)[:20] for part in first["loc"]) or "the top level"
+        raise InputError(
+            f"the comparisons {path} are wrong at {place}: {first['msg']}; delete the file and they are timed again"
+        ) from error
+    return {name: Comparison(**{**one.model_dump(), "high": math.inf if one.high is None else one.high}) for name, one in kept.items()}
+
+
+def _document(comparison: Comparison) -> dict[str, float | None]:
+    return {name: value if math.isfinite(value) else None for name, value in dataclasses.asdict(comparison).items()}

@@ -23,6 +23,7 @@ from gdp.cli.report_data import write_page
 from gdp.cli.run_folder import CLUSTER, SNAPSHOT, holds_run_of, how_to_continue, identity, run_folder, run_id
 from gdp.cli.runtimes import Judges, open_judges, refuse_graph_alone
 from gdp.cli.table import candidates_table
+from gdp.errors import InputError, printable
 from gdp.hub.load import load, resolve
 from gdp.learn.finalists import Occasion
 from gdp.learn.finetune import finetune, placers_to_beat, simple_candidates
@@ -86,7 +87,8 @@ def run(
     own = identity(config, program=model.graph.sha256, cluster=cluster.sha256, policy=origin.revision)
     with stop_signal() as stop, run_folder(folder, config, own, cluster=cluster, resume=settings.resume), ExitStack() as stack:
         console.print(
-            f"{model.graph.num_ops} ops from {model.graph.source}; {cluster.num_devices} devices in cluster {cluster.name}", markup=False
+            f"{model.graph.num_ops} ops from {printable(model.graph.source)}; {cluster.num_devices} devices in cluster {printable(cluster.name)}",
+            markup=False,
         )
         judges = stack.enter_context(open_judges(runtime_config, model, cluster, objective=objective, folder=folder))
         task = make_task(
@@ -174,6 +176,8 @@ def _runtime_config(settings: FinetuneSettings) -> SimulatorConfig | PyTorchConf
     kind = settings.runtime.get("kind")
     if kind == "pytorch":
         return fill(PyTorchConfig, settings.runtime, where="runtime")
+    if kind != "simulator":
+        raise InputError(f"runtime.kind is {kind!r}; it must be simulator or pytorch")
     return fill(SimulatorConfig, settings.runtime, where="runtime")
 
 

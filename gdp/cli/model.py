@@ -81,8 +81,11 @@ def _from_function(text: str) -> Model:
 
 @contextlib.contextmanager
 def _kept_process() -> Iterator[None]:
-    """What a user's file changes in the process is put back: the working folder, the import path, a module of its name; what it prints goes to standard error."""
+    """What a user's file changes in the process is put back: the working folder, the import path, a module of its name, torch's defaults; what it prints goes to standard error."""
+    import torch
+
     folder, import_path, modules = os.open(".", os.O_RDONLY), list(sys.path), dict(sys.modules)
+    default_device, default_dtype = torch.get_default_device(), torch.get_default_dtype()
     try:
         with contextlib.redirect_stdout(sys.stderr):
             yield
@@ -90,6 +93,9 @@ def _kept_process() -> Iterator[None]:
         os.fchdir(folder)
         os.close(folder)
         sys.path[:] = import_path
+        if torch.get_default_device() != default_device:
+            torch.set_default_device(default_device)
+        torch.set_default_dtype(default_dtype)
         sys.modules.update(modules)  # a file may have the name of a module that is loaded
 
 

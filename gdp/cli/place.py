@@ -9,7 +9,7 @@ from rich.console import Console
 
 import gdp
 from gdp.cli import machine, model
-from gdp.errors import InputError
+from gdp.errors import InputError, printable
 from gdp.measurement import Objective
 from gdp.runtime.verdict import Dispatch
 
@@ -46,7 +46,10 @@ def place(
     target = machine.resolve_cluster(cluster)
     captured = model.resolve_model(name)
     graph = captured.graph
-    console.print(f"{graph.num_ops} ops from {graph.source}; {target.num_devices} devices in cluster {target.name}", markup=False)
+    console.print(
+        f"{graph.num_ops} ops from {printable(graph.source)}; {target.num_devices} devices in cluster {printable(target.name)}",
+        markup=False,
+    )
     refuse_impossible_memory(graph, target)
     runtime = Simulator(dispatch=captured.dispatch if dispatch is None else dispatch)
     placers = simple_placers(runtime=runtime, seed=seed, objective=objective)

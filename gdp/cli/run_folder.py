@@ -103,12 +103,12 @@ def run_folder(
         elif kept != own:
             for name in _STARTED:
                 (folder / name).unlink(missing_ok=True)
-        run_id(folder)
-        if cluster is not None and not (folder / CLUSTER).exists():
-            write_cluster(folder / CLUSTER, cluster)
-        write_text(folder / _CONFIG, yaml.safe_dump(config, sort_keys=False, allow_unicode=True))
-        write_text(folder / _IDENTITY, json.dumps(dataclasses.asdict(own), indent=1) + "\n")
         try:
+            run_id(folder)
+            if cluster is not None and not (folder / CLUSTER).exists():
+                write_cluster(folder / CLUSTER, cluster)
+            write_text(folder / _CONFIG, yaml.safe_dump(config, sort_keys=False, allow_unicode=True))
+            write_text(folder / _IDENTITY, json.dumps(dataclasses.asdict(own), indent=1) + "\n")
             yield
         except InputError:
             if kept != own and not (folder / METRICS).exists() and not (folder / SNAPSHOT).exists():
@@ -169,7 +169,7 @@ def _is_ours(folder: Path) -> bool:
 def _stored(folder: Path) -> Identity | None:
     try:
         return Identity(**json.loads((folder / _IDENTITY).read_bytes()))
-    except (OSError, ValueError, TypeError):
+    except (OSError, ValueError, TypeError, RecursionError):
         return None
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 from jaxtyping import Int32
+from pydantic import TypeAdapter
 
 from gdp.atomic_file import write_text
 from gdp.cli.comparisons import kept_in
@@ -28,6 +29,7 @@ from gdp.runtime.timing import Comparison, Protocol
 JOURNAL = "journal.jsonl"
 PROFILE = "profile.json"
 COMPARISONS = "comparisons.json"
+_PROFILE_FILE = TypeAdapter(dict[str, list[float]])
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
@@ -129,11 +131,14 @@ def _profiled(graph: Graph, cluster: Cluster, runtime: PyTorchRuntime, path: Pat
 def read_profile(path: Path, graph: Graph, cluster: Cluster) -> dict[str, np.ndarray]:
     """Measured seconds per op for each device kind, `{kind: [ops]}`. Raises `InputError` when the file holds anything else."""
     try:
-        seconds = json.loads(path.read_bytes())
+        seconds = _PROFILE_FILE.validate_json(path.read_bytes(), strict=True)
         measured = {kind: np.array(values, np.float64) for kind, values in seconds.items()}
-    except (OSError, ValueError, TypeError, AttributeError, OverflowError, RecursionError) as error:
-        raise InputError(f"the profile {path} cannot be read: {error}; delete it and start anew") from error
-    whole = all(each.shape == (graph.num_ops,) and np.isfinite(each).all() and (each >= 0).all() for each in measured.values())
+    except (OSError, ValueError) as error:
+        reason = str(error).splitlines()[0]
+        raise InputError(f"the profile {path} cannot be read: {reason}; delete it and start anew") from error
+    whole = all(
+        each.shape == (graph.num_ops,) and np.isfinite(each).all() and (each >= 0).all() and each.max() > 0 for each in measured.values()
+    )
     if set(measured) != set(cluster.kinds) or not whole:
         raise InputError(
             f"the profile {path} does not hold {graph.num_ops} seconds for each of the device kinds {', '.join(cluster.kinds)}; "

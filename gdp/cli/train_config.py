@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from gdp.errors import InputError
 from gdp.features.config import FeatureConfig
+from gdp.hub.card import check_name
 from gdp.learn.config import MAX_SEED, LearnConfig, RewardConfig
 from gdp.learn.imitation import ImitationConfig
 from gdp.learn.sources import PretrainingConfig
@@ -41,6 +42,7 @@ class TrainConfig:
     snapshot_every_updates: int
 
     def __post_init__(self) -> None:
+        check_name(self.name)
         if not 0 <= self.seed <= MAX_SEED:
             raise InputError(f"seed is {self.seed}; it must lie between 0 and {MAX_SEED}")
         if self.snapshot_every_updates < 1:

@@ -9,6 +9,14 @@ import yaml
 from gdp.errors import InputError
 
 
+def check_name(name: str) -> None:
+    """Raises `InputError` when a checkpoint cannot have this name."""
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,95}", name):
+        raise InputError(
+            f"the checkpoint name {name[:200]!r} is none: at most 96 letters, digits, dots, dashes or underscores, the first a letter or digit"
+        )
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Result:
     """What the policy reached on one graph, beside the best simple method."""
@@ -48,8 +56,7 @@ class Card:
     license: str = "apache-2.0"
 
     def __post_init__(self) -> None:
-        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,95}", self.name):
-            raise InputError(f"the checkpoint name {self.name!r} must be at most 96 letters, digits, dots, dashes or underscores")
+        check_name(self.name)
         for result in self.results:
             if not (0 < result.step_time_s < math.inf and 0 < result.baseline_s < math.inf):
                 raise InputError(f"the result of {self.name} on {result.workload} has a time that is not positive and finite")

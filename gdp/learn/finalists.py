@@ -60,20 +60,27 @@ def judge(candidates: Sequence[Candidate], *, learned: str, compare: Compare | N
     simple = next((candidate for candidate in ahead if candidate.placement.origin.placer != learned), None)
     if compare is None or objective != "step_time":
         return Judgement(best=best(candidates, objective=objective), candidates=tuple(candidates), best_single=single, best_simple=simple)
-    compared: dict[str, Comparison] = {}
+    finalists = list({candidate.placement.device.tobytes(): candidate for candidate in reversed(ahead)}.values())[: -NUM_FINALISTS - 1 : -1]
+    compared: dict[bytes, Comparison] = {}
     if single is not None:
-        for finalist in dict.fromkeys([*ahead[:NUM_FINALISTS], *([] if simple is None else [simple])]):
-            comparison = compare(finalist.placement, single.placement, occasion="final")
+        for finalist in [*finalists, *([] if simple is None else [simple])]:
+            placed = finalist.placement.device.tobytes()
+            comparison = None if placed in compared else compare(finalist.placement, single.placement, occasion="final")
             if comparison is not None:
-                compared[finalist.name] = comparison
-    known = {candidate.name: _timed_in_turn(candidate, compared.get(candidate.name), single) for candidate in candidates}
+                compared[placed] = comparison
+    known = {one.name: _timed_in_turn(one, compared.get(one.placement.device.tobytes()), single) for one in candidates}
     simple = None if simple is None else known[simple.name]
-    winner = best(candidates, objective=objective) if single is None else _fastest(known, compared, single)
+    sure = [
+        one
+        for one in known.values()
+        if one.placement.device.tobytes() in compared and compared[one.placement.device.tobytes()].verdict == "faster"
+    ]
+    winner = best(candidates if single is None else sure or [single], objective=objective)
     against_simple = None
-    if simple is not None and winner.placement.origin.placer == learned:
-        against_simple = compare(winner.placement, simple.placement, occasion="simple")
-        beaten = against_simple is not None and against_simple.ratio >= 1
-        if beaten and (single is None or compared[simple.name].verdict == "faster"):
+    if simple is not None and winner.placement.origin.placer == learned and (single is None or simple in sure):
+        if simple.placement.device.tobytes() != winner.placement.device.tobytes():
+            against_simple = compare(winner.placement, simple.placement, occasion="simple")
+        if against_simple is None or against_simple.ratio >= 1:
             winner, against_simple = simple, None
     against_single = None
     if single is not None and winner is not single:
@@ -110,12 +117,6 @@ def verdict(judgement: Judgement, cluster: Cluster, *, objective: Objective) -> 
         return f"{winner.name} is best, on {used} devices: {ratio:.2f} times as fast as {alone} (predicted){beside}"
     gain = against.speed_up
     return f"{winner.name} is best, on {used} devices: {gain.median:.2f} times as fast as {alone} (95 % interval {gain}, timed in turn){beside}"
-
-
-def _fastest(known: dict[str, Candidate], compared: dict[str, Comparison], single: Candidate) -> Candidate:
-    """Of those that were compared with one device, the fastest that surely beats it, else that device."""
-    sure = [known[name] for name, comparison in compared.items() if comparison.verdict == "faster"]
-    return best(sure, objective="step_time") if sure else single
 
 
 def _timed_in_turn(candidate: Candidate, comparison: Comparison | None, single: Candidate | None) -> Candidate:

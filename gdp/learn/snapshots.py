@@ -5,10 +5,10 @@ Not a checkpoint: a checkpoint (`gdp.hub`) is the policy alone, for others. A sn
 
 import dataclasses
 import fcntl
+import hashlib
 import io
 import json
 import pickle
-import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,7 +22,7 @@ from gdp.learn.advantage import History, Trials
 from gdp.learn.learner import Incumbent, Learner
 from gdp.measurement import measurement_document, measurement_of
 
-_FORMAT = 2
+_FORMAT = 3
 
 
 def save_snapshot(path: Path, learner: Learner, *, run: str, extra: Mapping[str, Any]) -> None:
@@ -51,8 +51,10 @@ def save_snapshot(path: Path, learner: Learner, *, run: str, extra: Mapping[str,
     }
     data = io.BytesIO()
     torch.save(content, data)  # into memory, because torch has its own errors for a disk that is full
-    with replacing(path) as temporary:
-        temporary.write_bytes(data.getbuffer())
+    digest = hashlib.sha256(data.getbuffer()).digest()
+    with replacing(path) as temporary, open(temporary, "wb") as file:
+        file.write(digest)
+        file.write(data.getbuffer())
 
 
 def restore_snapshot(path: Path, learner: Learner, *, run: str) -> dict[str, Any]:
@@ -86,9 +88,7 @@ _DAMAGED = (
 
 
 def _restore(path: Path, learner: Learner, *, run: str) -> dict[str, Any]:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # torch remarks on the pickle protocol of a file that it then refuses
-        content: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
+    content = read_snapshot(path)
     document = json.loads(content["document"])
     if document["format"] != _FORMAT:
         raise InputError(
@@ -111,6 +111,16 @@ def _restore(path: Path, learner: Learner, *, run: str) -> dict[str, Any]:
     learner.incumbent = {name: _restored(best, content["incumbent"][name]) for name, best in document["incumbent"].items()}
     learner.found = {name: _restored(best, content["found"][name]) for name, best in document["found"].items()}
     return dict(document["extra"])
+
+
+def read_snapshot(path: Path) -> dict[str, Any]:
+    """What `save_snapshot` wrote. Raises `ValueError` when the file is not whole."""
+    data = path.read_bytes()
+    digest, content = data[: hashlib.sha256().digest_size], data[hashlib.sha256().digest_size :]
+    if hashlib.sha256(content).digest() != digest:
+        raise ValueError("its content has changed since it was written")
+    loaded: dict[str, Any] = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
+    return loaded
 
 
 @contextmanager

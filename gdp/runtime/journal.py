@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Int32
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from gdp.atomic_file import append
 from gdp.cluster import Cluster
 from gdp.errors import InputError
 from gdp.graph import Graph
@@ -20,7 +21,7 @@ from gdp.measurement import Measurement, Objective, Status, measurement_document
 Key = str
 """sha256 of graph, cluster and placement."""
 
-_Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+_Seconds = Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]
 _Count = Annotated[int, Field(ge=0, lt=2**62)]
 
 
@@ -65,7 +66,7 @@ class Journal:
             path.parent.mkdir(parents=True, exist_ok=True)
             if path.exists() and not path.is_file():
                 raise InputError(f"the journal {path} is not a regular file; name another file")
-            self._file = open(path, "a+b")
+            self._file = open(path, "a+b", buffering=0)
         except OSError as error:
             raise InputError(f"cannot open the journal {path}: {error}; name a file that can be written") from error
         try:
@@ -104,8 +105,7 @@ class Journal:
             device=measured.device.tolist(),
             **measurement_document(measured.measurement),
         )
-        self._file.write(json.dumps(line.model_dump(), allow_nan=False).encode() + b"\n")
-        self._file.flush()
+        append(self._file, json.dumps(line.model_dump(), allow_nan=False).encode() + b"\n")
         os.fsync(self._file.fileno())
         self._entries[key_of(graph, cluster, measured.device)] = (cluster.sha256 + graph.sha256, measured)
 
@@ -172,10 +172,14 @@ def _contradiction(line: _Line) -> str:
     """What in a line contradicts itself; empty when nothing does."""
     if len(line.peak_memory_bytes) != len(line.busy_s):
         return f"it has {len(line.busy_s)} values of busy_s but {len(line.peak_memory_bytes)} of peak_memory_bytes"
+    times = (line.step_time_s, line.step_time_low_s, line.step_time_high_s, line.bottleneck_s)
     if line.status != Status.OK:
-        return ""
+        return "" if times == (None,) * 4 else f"the placement could not run, but has the times {times}"
     if not line.step_time_s or line.bottleneck_s is None:
         return f"the placement could run, but its step_time_s is {line.step_time_s} and its bottleneck_s {line.bottleneck_s}"
+    low, high = line.step_time_low_s, line.step_time_high_s
+    if line.step_time_s < 1e-12 or low is None or not low <= line.step_time_s <= (np.inf if high is None else high):
+        return f"a step time of {line.step_time_s} s cannot lie in the interval from {low} to {high} s"
     if not line.device or max(line.device) >= len(line.busy_s):
         return f"the placement could run, but not all of its ops are on the {len(line.busy_s)} devices"
     return ""

@@ -7,6 +7,7 @@ the first one was chosen for being low, and a scale that hung on such times woul
 """
 
 import dataclasses
+import io
 import os
 import shutil
 import sys
@@ -89,8 +90,10 @@ class PyTorchRuntime:
         try:
             with writing(self._folder), warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                torch.export.save(program, self._folder / "program.pt2")
-                torch.save([value.detach() if isinstance(value, torch.Tensor) else value for value in flat], self._folder / "inputs.pt")
+                (self._folder / "program.pt2").write_bytes(_saved(program))
+                inputs = io.BytesIO()
+                torch.save([value.detach() if isinstance(value, torch.Tensor) else value for value in flat], inputs)
+                (self._folder / "inputs.pt").write_bytes(inputs.getbuffer())
         except BaseException:
             shutil.rmtree(self._folder, ignore_errors=True)
             raise
@@ -298,6 +301,22 @@ class PyTorchRuntime:
                         f"devices {owner[core]!r} and {device.name!r} of cluster {cluster.name!r} share core {core}; give each its own cores"
                     )
         return [device.name for device in cluster.devices]
+
+
+def _saved(program: torch.export.ExportedProgram) -> memoryview:
+    """The program as a file, made in memory, because torch has its own errors for a disk that is full."""
+    text = next((result for result in program.graph.output_node().args[0] if isinstance(result, str)), None)
+    if text is not None:
+        raise InputError(
+            f"the program returns the text {text[:40]!r} among its outputs, which cannot be handed to a measuring process; return tensors"
+        )
+    data = io.BytesIO()
+    try:
+        torch.export.save(program, data)
+    except Exception as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise InputError(f"torch cannot save the program, which measuring it needs ({reason}); measure one without such values") from error
+    return data.getbuffer()
 
 
 def _transfers(graph: Graph, device: np.ndarray) -> tuple[int, int]:

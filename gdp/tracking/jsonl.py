@@ -5,7 +5,7 @@ import math
 from collections.abc import Mapping
 from pathlib import Path
 
-from gdp.atomic_file import write_text
+from gdp.atomic_file import append, write_text, writing
 from gdp.errors import InputError
 
 
@@ -18,12 +18,12 @@ class JsonlTracker:
     def __init__(self, path: Path, *, resume_step: int) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_text(path, "".join(_kept(path, resume_step)))
-        self._file = open(path, "a", encoding="utf-8")
+        with writing(path):
+            self._file = open(path, "ab", buffering=0)
 
     def log(self, metrics: Mapping[str, float], *, step: int) -> None:
         numbers = {name: value if math.isfinite(value) else None for name, value in metrics.items()}
-        self._file.write(json.dumps({"step": step, **numbers}) + "\n")
-        self._file.flush()
+        append(self._file, json.dumps({"step": step, **numbers}).encode() + b"\n")
 
     def close(self) -> None:
         self._file.close()

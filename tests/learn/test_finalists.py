@@ -76,6 +76,27 @@ def test_the_best_simple_placement_is_timed_though_it_seemed_fourth_and_wins_whe
     assert judged.against_single is not None and judged.against_single.ratio == pytest.approx(0.3)
 
 
+def test_one_placement_of_three_names_is_one_finalist() -> None:
+    twins = [candidate(name, [1, 1, 0], 0.45) for name in ("contiguous", "metis", "list scheduling")]
+    timed: list[str] = []
+    answers = in_truth(truth(1.0, 0.8, 0.3, 0.5))
+
+    def compare(first: Placement, second: Placement, *, occasion: str) -> Comparison | None:
+        timed.append(occasion)
+        return answers(first, second, occasion=occasion)
+
+    tuned = candidate("fine-tuned", [0, 1, 1], 0.51, placer="gdp")
+    judged = judge([ONE, *twins, ZERO, tuned], learned="gdp", compare=compare, objective="step_time")
+    assert judged.best.name == "fine-tuned" and timed.count("final") == 3
+    assert [one.judged.step_time_s for one in judged.candidates[1:4]] == [pytest.approx(0.5)] * 3
+
+
+def test_a_learned_placement_that_is_a_simple_one_is_called_by_its_simple_name() -> None:
+    same = candidate("fine-tuned", [1, 1, 0], 0.4, placer="gdp")
+    judged = judge([ONE, METIS, same], learned="gdp", compare=in_truth(truth(1.0, 1.0, 1.0, 0.5)), objective="step_time")
+    assert judged.best.name == "metis" and judged.against_simple is None
+
+
 def test_a_simple_placement_that_is_surely_faster_than_the_learned_one_is_used() -> None:
     answers = in_truth(truth(1.0, 0.55, 0.5, 0.5))
 
@@ -146,4 +167,4 @@ def test_where_no_device_holds_the_program_the_simple_placement_is_the_measure()
 def test_in_simulation_the_lowest_prediction_wins() -> None:
     judged = judge([ONE, METIS, SPLIT], learned="gdp", compare=None, objective="step_time")
     assert judged.best.name == "metis" and judged.against_single is None
-    assert verdict(judged, CLUSTER, objective="step_time") == "metis is best, on 2 devices: 1.67 times as fast as d0 alone"
+    assert verdict(judged, CLUSTER, objective="step_time") == "metis is best, on 2 devices: 1.67 times as fast as d0 alone (predicted)"

@@ -156,7 +156,15 @@ def written(path, *, count: int) -> list[Measured]:
 def test_a_journal_gives_back_what_was_written(tmp_path):
     path = tmp_path / "journal.jsonl"
     rows = written(path, count=3)
-    failed = dataclasses.replace(rows[0].measurement, status=Status.FAILED, detail="no", step_time_s=np.inf)
+    failed = dataclasses.replace(
+        rows[0].measurement,
+        status=Status.FAILED,
+        detail="no",
+        step_time_s=np.inf,
+        step_time_low_s=np.inf,
+        step_time_high_s=np.inf,
+        bottleneck_s=np.inf,
+    )
     with Journal(path) as journal:
         device = batches(9, 1)[0][5]
         journal.append(GRAPH, CLUSTER, Measured(device=device, measurement=failed))
@@ -170,6 +178,18 @@ def test_a_journal_gives_back_what_was_written(tmp_path):
         best = journal.incumbent(GRAPH, CLUSTER)
         assert best is not None and best.measurement.step_time_s == min(row.measurement.step_time_s for row in rows)
         assert journal.incumbent(graph_of(4), CLUSTER) is None
+
+
+def test_the_incumbent_is_not_the_lucky_one(tmp_path):
+    """Of equal placements the fastest measurement is one that was low by chance; the scale goes on from one that was surely faster than the one before it."""
+    rows = [measured_row(device) for device in batches(9, 1)[0][:4]]
+    times = [(1.0, 0.9, 1.1), (0.97, 0.9, 1.05), (0.5, 0.45, 0.55), (0.49, 0.44, 0.54)]
+    with Journal(tmp_path / "journal.jsonl") as journal:
+        for row, (median, low, high) in zip(rows, times, strict=True):
+            timed = dataclasses.replace(row.measurement, step_time_s=median, step_time_low_s=low, step_time_high_s=high)
+            journal.append(GRAPH, CLUSTER, Measured(device=row.device, measurement=timed))
+        incumbent = journal.incumbent(GRAPH, CLUSTER)
+        assert incumbent is not None and incumbent.measurement.step_time_s == 0.5
 
 
 def test_every_cut_of_the_last_line_is_survived(tmp_path):
