@@ -13,7 +13,7 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gdp.atomic_file import replacing, write_text
+from gdp.atomic_file import append, replacing, write_text
 from gdp.bounded_file import read_bounded
 from gdp.bundled import bundled
 from gdp.cluster import MAX_DEVICES, MAX_FILE_BYTES, Cluster, Device, preset, presets, read_cluster, write_cluster
@@ -404,6 +404,11 @@ def test_only_regular_files_are_read(name: str, tmp_path: Path) -> None:
         read_placement(tmp_path / name, GRAPH, CLUSTER)
 
 
+def test_what_cannot_be_appended_is_told() -> None:
+    with open("/dev/full", "ab", buffering=0) as file, pytest.raises(InputError, match="cannot write /dev/full: No space left"):
+        append(file, b"line\n")
+
+
 def test_a_file_is_read_up_to_its_bound(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(b"1234")
@@ -427,6 +432,7 @@ BOMB = "\n".join(["a0: &a0 {k: 1}", *(f"a{n}: &a{n} {{<<: [{', '.join([f'*a{n - 
         ("a: &a {b: 1}\nc: {<<: *a, b: 2, b: 3}", "key 'b' is there twice"),
         ("!!python/object/apply:os.system [true]", "could not determine a constructor"),
         ("[" * 5000, "is not YAML"),
+        ("x: 1" + ":1" * 500_000, "no number that is meant here"),
         ("\xff", "wrong at the top level"),
         ("#" * (2 * 2**20 + 1), "at most 2097152 are read"),
     ],

@@ -1,5 +1,7 @@
 """A run that is killed continues to the same result, bit for bit."""
 
+import hashlib
+import io
 import os
 import pickle
 import signal
@@ -101,9 +103,14 @@ def test_a_snapshot_of_another_run_or_a_damaged_one_is_refused(tmp_path: Path) -
     save_snapshot(path, learner(0), run="one", extra={})
     with pytest.raises(InputError, match="another configuration"):
         restore_snapshot(path, learner(0), run="other")
-    path.write_bytes(path.read_bytes()[:1000])
+    whole = path.read_bytes()
+    path.write_bytes(whole[:1000])
     with pytest.raises(InputError, match="cannot be read"):
         restore_snapshot(path, learner(0), run="one")
+    for place in np.random.default_rng(0).integers(len(whole), size=20).tolist():
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+        with pytest.raises(InputError, match="changed since it was written"):
+            restore_snapshot(path, learner(0), run="one")
 
 
 @pytest.mark.parametrize("content", [b"", b"garbage", pickle.dumps(print), pickle.dumps([1]), b"PK\x03\x04", b"\x80\x02"])
@@ -114,11 +121,13 @@ def test_what_is_no_snapshot_is_refused(tmp_path: Path, content: bytes) -> None:
         restore_snapshot(path, learner(0), run="one")
 
 
-@pytest.mark.parametrize("content", [[1], {}, {"document": 3}, {"document": "[]"}, {"document": '{"format": 2, "run": "one"}'}])
+@pytest.mark.parametrize("content", [[1], {}, {"document": 3}, {"document": "[]"}, {"document": '{"format": 3, "run": "one"}'}])
 def test_a_snapshot_that_lacks_something_is_refused(tmp_path: Path, content: object) -> None:
     path = tmp_path / "s.pt"
-    torch.save(content, path)
-    with pytest.raises(InputError, match="cannot be read"):
+    data = io.BytesIO()
+    torch.save(content, data)
+    path.write_bytes(hashlib.sha256(data.getvalue()).digest() + data.getvalue())
+    with pytest.raises(InputError, match="cannot be read: (?!.*changed since)"):
         restore_snapshot(path, learner(0), run="one")
 
 
