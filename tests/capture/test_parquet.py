@@ -230,11 +230,11 @@ def test_a_small_file_of_many_values_is_refused_before_it_is_read(tmp_path: Path
 
 
 def test_a_long_string_that_stands_for_many_is_refused_before_it_is_copied(tmp_path: Path) -> None:
-    count = 20_000
-    path = changed(tmp_path, "op_type", ["x" * 100_000] * count)
+    count = 2_000
+    path = changed(tmp_path, "op_type", [["x" * 100_000] * count])
     assert path.stat().st_size < 100_000
     tracemalloc.start()
-    with pytest.raises(InputError, match="2000000000 bytes in all|which no graph needs"):
+    with pytest.raises(InputError, match="200000[0-9]* bytes in all, which no graph needs"):
         parquet.read_graph(path)
     assert tracemalloc.get_traced_memory()[1] < 100_000_000
     tracemalloc.stop()
