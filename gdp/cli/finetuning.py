@@ -204,7 +204,6 @@ def _candidates(settings: FinetuneSettings, task: Task, judges: Judges, policy: 
         dispatch=predictor.dispatch,
         name=origin.policy or "untrained",
         revision=origin.revision,
-        max_groups=settings.finetune.max_groups,
     )
     return simple_candidates(
         task.graph, task.cluster, placers, predictor=predictor, judge=None if judges.screened is None else judges.judge

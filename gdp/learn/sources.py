@@ -34,9 +34,8 @@ class PretrainingConfig:
     min_ops: int
     max_ops: int
     """sizes of the synthetic graphs, uniform in the logarithm."""
-    min_groups: int
     max_groups: int
-    """the most decisions of a task, drawn uniformly in the logarithm; larger graphs are grouped more coarsely. So one graph is met at many grains."""
+    """decisions per graph; larger graphs are grouped more coarsely."""
     presets: tuple[str, ...]
     """cluster presets, taken by `preset_fraction` of the tasks."""
     preset_fraction: float
@@ -47,11 +46,9 @@ class PretrainingConfig:
     """tasks kept ready; the oldest unused one is made anew when it is drawn again."""
 
     def __post_init__(self) -> None:
-        for name, value in (("num_tasks", self.num_tasks), ("min_groups", self.min_groups), ("cached_tasks", self.cached_tasks)):
+        for name, value in (("num_tasks", self.num_tasks), ("max_groups", self.max_groups), ("cached_tasks", self.cached_tasks)):
             if value < 1:
                 raise InputError(f"workload.{name} is {value}; it must be at least 1")
-        if self.min_groups > self.max_groups:
-            raise InputError(f"workload has min_groups {self.min_groups} and max_groups {self.max_groups}; they must ascend")
         if not 8 <= self.min_ops <= self.max_ops:
             raise InputError(f"workload has min_ops {self.min_ops} and max_ops {self.max_ops}; they must ascend from 8 on")
         for name, share in (
@@ -126,7 +123,6 @@ class PretrainingTasks:
     def _make(self, number: int) -> Task | None:
         config, generator = self._config, np.random.default_rng((self._seed, number))
         name, graph = self._graph(number, generator)
-        max_groups = int(np.exp(generator.uniform(np.log(config.min_groups), np.log(config.max_groups))))
         dispatch: Dispatch = "program_order" if generator.random() < config.program_order_fraction else "ready_order"
         runtime = Simulator(dispatch=dispatch, num_threads=self._num_threads)
         if self._fixed_cluster is not None:
@@ -144,7 +140,7 @@ class PretrainingTasks:
                 cluster,
                 runtime=runtime,
                 features=self._features,
-                max_groups=max_groups,
+                max_groups=config.max_groups,
                 objective=self._objective,
             )
         except NothingRuns:

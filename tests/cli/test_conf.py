@@ -103,7 +103,6 @@ def test_a_misspelt_key_or_option_gets_the_nearest(override: str, hint: str) -> 
         ("learner.learning_rate=inf", "must be a finite number"),
         ("learner.samples_per_update=1000000000", "at most 65536"),
         ("name=my/policy", "the checkpoint name 'my/policy' is none"),
-        ("workload.min_groups=5000", "min_groups 5000 and max_groups 512; they must ascend"),
     ],
 )
 def test_a_value_of_the_wrong_kind_is_refused(override: str, hint: str) -> None:
