@@ -6,8 +6,8 @@ Four stages, each keeping what the one before joined:
 2. An op without work (a view, a constant, bookkeeping) joins the producer of its heaviest input, or, having none, the consumer of its heaviest output.
    It joins one neighbour alone, so no two ops that work come together here.
 3. `v` joins `u` when `u` is the only one that `v` waits for and `v` the only one that waits for `u`, looking through ops without work, as long as
-   what is joined has no more than `CHAIN_SHARE` of the graph's work, and of its memory. A cut between light ops of a chain gains nothing; but a chain that fills
-   a device must be cut somewhere, and so must one whose ends suit different devices, or whose steps are pipelined. Parallel branches stay apart.
+   what is joined, but for its heaviest part, has no more than `CHAIN_SHARE` of the graph's work, and of its memory. A cut beside a light op gains nothing; but a chain that
+   fills a device must be cut somewhere, and so must one whose ends suit different devices, or whose steps are pipelined. Parallel branches stay apart.
 4. While there are more than `max_groups`: the lightest group joins the neighbour with which it shares the heaviest tensors, preferring one that does not outgrow
    `LARGEST_SHARE` times the average group.
 
@@ -31,7 +31,7 @@ FLOPS_PER_BYTE = 20.0
 LARGEST_SHARE = 2.0
 
 CHAIN_SHARE = 1 / 128
-"""Of all work, and of all parameters and outputs: a balance over 16 devices is then within an eighth."""
+"""Of all work, and of all parameters and outputs: what is joined to an op can tip the balance of 16 devices by an eighth."""
 
 _NONE, _SEVERAL = -1, -2
 
@@ -131,13 +131,13 @@ def _join_chains(graph: Graph, sets: DisjointSets, weight: Float64[np.ndarray, "
     follows = [u >= 0 and only_consumer[u] == v for v, u in enumerate(only_producer)]
     heads = [v for v in range(len(follows)) if not follows[v]]
     for link in heads:
-        joined = share[link]
+        joined = heaviest = share[link]
         while (after := only_consumer[link]) >= 0 and follows[after] and only_producer[after] == link:
-            joined = joined + share[after]
-            if (joined <= CHAIN_SHARE).all():
+            joined, heaviest = joined + share[after], np.maximum(heaviest, share[after])
+            if (joined - heaviest <= CHAIN_SHARE).all():
                 sets.join(int(member[link]), int(member[after]))
             else:
-                joined = share[after]
+                joined = heaviest = share[after]
             link = after
 
 

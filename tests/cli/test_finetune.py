@@ -30,7 +30,7 @@ def test_the_result_is_the_best_candidate_and_the_file_can_be_read_back(tmp_path
     (tmp_path / "program.py").write_text(PROGRAM)
     run = tmp_path / "run"
     command = [sys.executable, str(ROOT / "finetune.py"), "workload=program.py:build", "cluster=p100x2", "init=null", "policy=tiny"]
-    command += ["finetune.evaluations=64", "finetune.search_evaluations=50", "finetune.parameters=all", f"run_dir={run}"]
+    command += ["finetune.evaluations=128", "finetune.search_evaluations=50", "finetune.parameters=all", f"run_dir={run}"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"}, check=False)
     assert done.returncode == 0, done.stderr
     result = json.loads((run / "result.json").read_text())
@@ -52,7 +52,7 @@ def test_the_result_is_the_best_candidate_and_the_file_can_be_read_back(tmp_path
 def _run(folder: Path, *, lines: int | None = None) -> tuple[int, str]:
     """Runs in `folder / "run"`; killed once `lines` metrics are logged, where that is given."""
     command = [sys.executable, str(ROOT / "finetune.py"), "workload=program.py:build", "cluster=p100x2", "init=null", "policy=tiny"]
-    command += ["finetune.evaluations=96", "finetune.search_evaluations=50", "snapshot_every_updates=3", "run_dir=run"]
+    command += ["finetune.evaluations=160", "finetune.search_evaluations=50", "snapshot_every_updates=3", "run_dir=run"]
     child = subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
     metrics = folder / "run" / "metrics.jsonl"
     while lines is not None and child.poll() is None and (not metrics.exists() or metrics.read_text().count("\n") < lines):

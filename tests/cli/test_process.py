@@ -57,7 +57,7 @@ def test_the_first_signal_asks_a_run_to_stop_and_the_second_ends_it(number: sign
     child.send_signal(number)
     out, err = child.communicate()
     assert (child.returncode, out) == (code, "cleaned up ?\n")
-    assert err == "stopping after this update; once more to stop at once\n"
+    assert err == "stopping after this update or comparison; once more to stop at once\n"
 
 
 def test_a_reader_that_has_gone_ends_the_process_quietly() -> None:
