@@ -26,11 +26,11 @@ def fan_out_bound_s(graph: Graph, cluster: Cluster, units: Indivisible) -> float
     """The least `T` of the text above, from below. Every unit fits on some class."""
     pairs = ~np.eye(cluster.num_devices, dtype=bool)
     channels = np.unique(cluster.channel[pairs])
-    if not len(channels) or channels[0] == Cluster.NO_CHANNEL:
+    if not graph.num_tensors or not len(channels) or channels[0] == Cluster.NO_CHANNEL:
         return 0.0
     work_s, copies, tensor = _neighbourhoods(graph, cluster, units)
     transfer_s = (cluster.latency_s[pairs] + graph.tensor_bytes[tensor, np.newaxis] / cluster.bandwidth_bytes_per_s[pairs]).min(axis=1)
-    low_s, high_s = 0.0, float(((np.maximum(1, cluster.num_devices)) * transfer_s).sum() / len(channels))
+    low_s, high_s = 0.0, float(cluster.num_devices * transfer_s.sum() / len(channels))
     for _ in range(_STEPS):
         middle_s = (low_s + high_s) / 2
         if middle_s <= low_s or middle_s >= high_s:
