@@ -8,8 +8,8 @@ An op of `w` seconds with `h` seconds before it and `t` after it (`longest_path.
 
     x = max(0, min(w, h + w - a, t + w - c, T - a - c))
 
-seconds: its share when run as early as possible or as late as possible, whichever is less. Counted from the end of the step, the window's end makes all but the last term free of `T`.
-Every device gives the window `T - a - c` seconds, so, as in the work bound (`work_bound.py`), for all multipliers
+seconds: its share when run as early as possible or as late as possible, whichever is less. As the window's end is counted from the end of the step, all but the
+last term are free of `T`. Every device gives the window `T - a - c` seconds, so, as in the work bound (`work_bound.py`), for all multipliers
 
     T >= a + c + sum_u min_d (l_d sum_{v in u} x_vd + k_d m_u) - sum_d k_d M_d.
 
@@ -73,7 +73,10 @@ def interval_bound_s(units: Indivisible, found: Paths, multipliers: Multipliers,
     if units.num_classes > 1:
         for flat in np.argsort(-bounds, axis=None, kind="stable")[:_REFINED]:
             i, j = np.unravel_index(flat, bounds.shape)
-            best_s = max(best_s, _own_multipliers(windows, units, float(windows.start[starts[i]]), float(windows.rest[rests[j]]), max(known_s, best_s)))
+            best_s = max(
+                best_s,
+                _own_multipliers(windows, units, float(windows.start[starts[i]]), float(windows.rest[rests[j]]), max(known_s, best_s)),
+            )
     return best_s
 
 

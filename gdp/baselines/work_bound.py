@@ -2,9 +2,9 @@
 
     min T   subject to   sum_c y_uc = 1 for every unit u,   sum_u w_uc y_uc <= n_c T   and   sum_u m_u y_uc <= n_c M_c   for every class c of n_c equal devices,
 
-with the seconds `w`, the resident parameters `m`, and the memory `M` of one device. (Without memory this is the relaxation of scheduling on unrelated machines in Lenstra, Shmoys and
-Tardos, Mathematical Programming 46, 1990.) The program is not trusted with the bound: its dual values are only taken as multipliers `l_c >= 0` with `sum_c n_c l_c = 1`
-and `k_c >= 0`, for all of which
+with the seconds `w`, the resident parameters `m`, and the memory `M` of one device. (Without memory: the relaxation of scheduling on unrelated machines of
+Lenstra, Shmoys and Tardos, Mathematical Programming 46, 1990.) The program is not trusted with the bound: its dual values are only taken as multipliers
+`l_c >= 0` with `sum_c n_c l_c = 1` and `k_c >= 0`, for all of which
 
     T >= sum_u min_c (l_c w_uc + k_c m_u) - sum_c n_c k_c M_c,
 
@@ -93,7 +93,13 @@ def _solve(units: Indivisible, time_s: Float64[np.ndarray, "units classes"], *, 
     # Columns: y of each unit and class that fit, then T, then the bytes over capacity. Rows: units, work of each class, memory of each class.
     work = np.concatenate([seconds[row, column] / work_scale, -units.class_size.astype(np.float64)])
     each = np.arange(count)
-    indices = [row, len(fits) + column, len(fits) + np.arange(classes), len(fits) + classes + column, len(fits) + classes + np.arange(classes)]
+    indices = [
+        row,
+        len(fits) + column,
+        len(fits) + np.arange(classes),
+        len(fits) + classes + column,
+        len(fits) + classes + np.arange(classes),
+    ]
     columns = [each, each, np.full(classes, count), each, np.full(classes, count + 1)]
     values = [np.ones(count), work[:count], work[count:], num_bytes[row] / memory_scale, np.full(classes, -1.0)]
     room = units.class_size * np.minimum(units.memory_bytes / memory_scale, 1.0)
@@ -109,7 +115,7 @@ def _solve(units: Indivisible, time_s: Float64[np.ndarray, "units classes"], *, 
     lp.a_matrix_.start_ = np.concatenate([[0], np.cumsum(np.bincount(np.concatenate(columns), minlength=count + 2))]).astype(np.int32)
     lp.a_matrix_.index_ = np.concatenate(indices)[order].astype(np.int32)
     lp.a_matrix_.value_ = np.concatenate(values)[order]
-    solver = highspy.Highs()
+    solver = highspy.Highs()  # type: ignore[no-untyped-call]
     solver.silent()
     solver.setOptionValue("time_limit", _TIME_LIMIT_S)
     solver.setOptionValue("threads", 1)
@@ -135,7 +141,9 @@ def _merged(
     """Where the program is too large, the sums over units that fit on the same classes and whose seconds and bytes are in about the same proportion."""
     if time_s.size <= _MAX_COLUMNS:
         return units.fits, time_s, units.param_bytes
-    columns = np.concatenate([time_s, units.param_bytes[:, np.newaxis] * (float(time_s.sum()) or 1.0) / max(float(units.param_bytes.sum()), 1.0)], axis=1)
+    columns = np.concatenate(
+        [time_s, units.param_bytes[:, np.newaxis] * (float(time_s.sum()) or 1.0) / max(float(units.param_bytes.sum()), 1.0)], axis=1
+    )
     largest = np.maximum(columns.max(axis=1, keepdims=True), np.finfo(np.float64).tiny)
     share = np.rint(np.log(np.maximum(columns / largest, 1e-6)) / _LIKE)
     _, merged = np.unique(np.concatenate([units.fits, share], axis=1), axis=0, return_inverse=True)
