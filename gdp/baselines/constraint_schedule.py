@@ -11,10 +11,15 @@ transfer on the critical path.
 """
 
 import importlib.util
+import json
+import os
+import subprocess
+import sys
 
 import numpy as np
 
 from gdp.baselines.bounds import SAFETY, lower_bound
+from gdp.baselines.constraint_model import Answer, Problem
 from gdp.baselines.exact_bottleneck import ExactResult
 from gdp.baselines.indivisible import indivisible
 from gdp.baselines.longest_path import paths
@@ -22,7 +27,7 @@ from gdp.cluster import Cluster
 from gdp.errors import InputError
 from gdp.graph import Graph
 
-_UNITS = 1_000_000
+_TICKS = 1_000_000
 
 
 def constraint_schedule(
@@ -45,8 +50,6 @@ def constraint_schedule(
         raise InputError(
             "a schedule by constraint programming needs OR-tools, which is not installed; pip install ortools, or use exact_schedule"
         )
-    from ortools.sat.python import cp_model
-
     known = lower_bound(graph, cluster)
     if np.isinf(known.value_s):
         return ExactResult(bound_s=np.inf, program_s=np.inf, device=None)
@@ -55,76 +58,63 @@ def constraint_schedule(
             f"the horizon of the schedule is {horizon_s} s, the solver's time {time_limit_s} s; both must be positive, and the horizon the step time of a "
             f"placement that runs, so at least {known.value_s} s"
         )
-    units, devices, num_ops = indivisible(graph, cluster), range(cluster.num_devices), graph.num_ops
-    found, fits = paths(graph, cluster, units), units.fits[:, units.class_of_device]
-    last = _UNITS + 1
+    answer = _in_its_own_process(_problem(graph, cluster, known.value_s, horizon_s, time_limit_s, seed, num_threads))
+    if answer["status"] == "INFEASIBLE":  # nothing is shorter than the horizon
+        return ExactResult(bound_s=horizon_s * (1 - SAFETY), program_s=np.inf, device=None)
+    if answer["status"] == "MODEL_INVALID":
+        raise AssertionError("CP-SAT calls the model invalid")
+    bound_s = min(horizon_s, max(known.value_s, answer["bound_ticks"] / _TICKS * horizon_s * (1 - SAFETY)))
+    if not answer["unit_device"]:
+        return ExactResult(bound_s=bound_s, program_s=np.inf, device=None)
+    device = np.array(answer["unit_device"], np.int32)[indivisible(graph, cluster).unit_of_op]
+    return ExactResult(bound_s=bound_s, program_s=answer["value_ticks"] / _TICKS * horizon_s, device=device)
 
-    def ticks(seconds: float) -> int:
-        return min(last, int(seconds / horizon_s * _UNITS))
 
-    model = cp_model.CpModel()
-    on = [[model.new_bool_var(f"unit {u} on {d}") for d in devices] for u in range(units.num_units)]
-    step = model.new_int_var(ticks(known.value_s), last, "step")
-    start = [model.new_int_var(0, last, f"start {op}") for op in range(num_ops)]
-    end = [model.new_int_var(0, last, f"end {op}") for op in range(num_ops)]
-    for u in range(units.num_units):
-        model.add_exactly_one(on[u])
-        for d in devices:
-            if not fits[u, d]:
-                model.add(on[u][d] == 0)
-    for d in devices:
-        there = []
-        for op, u in enumerate(units.unit_of_op.tolist()):
-            if fits[u, d]:
-                length = ticks(float(units.op_time_s[op, units.class_of_device[d]]))
-                there.append(model.new_optional_interval_var(start[op], length, end[op], on[u][d], f"op {op} on {d}"))
-                model.add(start[op] >= ticks(float(found.head_s[op, d]))).only_enforce_if(on[u][d])
-                model.add(end[op] + ticks(float(found.tail_s[op, d])) <= step).only_enforce_if(on[u][d])
-        model.add_no_overlap(there)
-        unit_ticks = [
-            sum(ticks(float(each)) for each in units.op_time_s[units.unit_of_op == u, units.class_of_device[d]])
-            for u in range(units.num_units)
-        ]
-        model.add(sum(length * on[u][d] for u, length in enumerate(unit_ticks)) <= step)
-        model.add(sum(int(size) * on[u][d] for u, size in enumerate(units.param_bytes)) <= int(cluster.memory_bytes[d]))
-    carried: list[list[object]] = [[] for _ in cluster.channel_name]
+def _problem(graph: Graph, cluster: Cluster, known_s: float, horizon_s: float, time_limit_s: float, seed: int, num_threads: int) -> Problem:
+    units = indivisible(graph, cluster)
+    found = paths(graph, cluster, units)
+    last = _TICKS + 1
+
+    def ticks(seconds: np.ndarray) -> np.ndarray:
+        return np.asarray(np.minimum(np.where(np.isfinite(seconds), seconds, np.inf) / horizon_s * _TICKS, last).astype(np.int64))
+
     consumers: dict[int, set[int]] = {}
     for tensor, op in zip(graph.edge_tensor.tolist(), graph.edge_consumer.tolist(), strict=True):
         consumers.setdefault(tensor, set()).add(op)
-    for tensor, readers in sorted(consumers.items()):
-        producer = int(graph.tensor_producer[tensor])
-        home = int(units.unit_of_op[producer])
-        away: dict[int, list[int]] = {}
-        for op in sorted(readers):
-            model.add(start[op] >= end[producer])
-            if units.unit_of_op[op] != home:
-                away.setdefault(int(units.unit_of_op[op]), []).append(op)
-        for s, d in ((s, d) for s in devices for d in devices if s != d and away):
-            sent = model.new_bool_var(f"tensor {tensor} from {s} to {d}")
-            length = ticks(float(cluster.latency_s[s, d] + graph.tensor_bytes[tensor] / cluster.bandwidth_bytes_per_s[s, d]))
-            leaves, arrives = model.new_int_var(0, last, ""), model.new_int_var(0, last, "")
-            transfer = model.new_optional_interval_var(leaves, length, arrives, sent, "")
-            if cluster.channel[s, d] != Cluster.NO_CHANNEL:
-                carried[cluster.channel[s, d]].append(transfer)
-            model.add_implication(sent, on[home][s])
-            model.add(leaves >= end[producer]).only_enforce_if(sent)
-            for u, ops in away.items():
-                model.add_bool_or([sent, on[home][s].negated(), on[u][d].negated()])
-                for op in ops:
-                    model.add(start[op] >= arrives).only_enforce_if([sent, on[u][d]])
-    for transfers in carried:
-        model.add_no_overlap(transfers)
-    model.minimize(step)
-    solver = cp_model.CpSolver()
-    solver.parameters.max_time_in_seconds = time_limit_s
-    solver.parameters.num_workers = num_threads
-    solver.parameters.random_seed = seed
-    status = solver.solve(model)
-    if status == cp_model.INFEASIBLE:  # nothing is shorter than the horizon
-        return ExactResult(bound_s=horizon_s * (1 - SAFETY), program_s=np.inf, device=None)
-    bound_s = max(known.value_s, solver.best_objective_bound / _UNITS * horizon_s * (1 - SAFETY))
-    if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
-        return ExactResult(bound_s=bound_s, program_s=np.inf, device=None)
-    placed = np.array([[solver.value(each) for each in row] for row in on]).argmax(axis=1)
-    program_s = solver.objective_value / _UNITS * horizon_s
-    return ExactResult(bound_s=min(bound_s, horizon_s), program_s=program_s, device=placed[units.unit_of_op].astype(np.int32))
+    used = sorted(consumers)
+    distance = np.where(np.eye(cluster.num_devices, dtype=bool), 1.0, cluster.bandwidth_bytes_per_s)
+    transfer_s = cluster.latency_s + graph.tensor_bytes[used, np.newaxis, np.newaxis] / distance
+    return Problem(
+        num_ticks=last,
+        known_ticks=int(known_s / horizon_s * _TICKS),
+        unit_of_op=units.unit_of_op.tolist(),
+        op_ticks=ticks(units.op_time_s[:, units.class_of_device]).tolist(),
+        head_ticks=ticks(found.head_s).tolist(),
+        tail_ticks=ticks(found.tail_s).tolist(),
+        fits=units.fits[:, units.class_of_device].tolist(),
+        param_bytes=units.param_bytes.tolist(),
+        memory_bytes=cluster.memory_bytes.tolist(),
+        uses=[(int(graph.tensor_producer[tensor]), sorted(consumers[tensor])) for tensor in used],
+        transfer_ticks=ticks(transfer_s).tolist(),
+        channel=cluster.channel.tolist(),
+        num_channels=cluster.num_channels,
+        time_limit_s=time_limit_s,
+        seed=seed,
+        num_threads=num_threads,
+    )
+
+
+def _in_its_own_process(problem: Problem) -> Answer:
+    done = subprocess.run(
+        [sys.executable, "-m", "gdp.baselines.constraint_model"],
+        input=json.dumps(problem),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=2 * problem["time_limit_s"] + 60,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
+    )
+    if done.returncode:
+        raise RuntimeError(f"the process that runs CP-SAT ended with code {done.returncode}: {done.stderr[-2000:]}")
+    answer: Answer = json.loads(done.stdout)
+    return answer

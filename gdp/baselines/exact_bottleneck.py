@@ -19,6 +19,9 @@ from gdp.baselines.integer_program import IntegerProgram, Solved
 from gdp.cluster import Cluster
 from gdp.graph import Graph
 
+_RANGE = 1e-6
+"""Seconds are counted in the best known bound, but for numbers that the solver can bear not in less than this share of the longest unit's time."""
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class ExactResult:
@@ -60,7 +63,8 @@ def exact_bottleneck(
     if np.isinf(known.value_s):
         return ExactResult(bound_s=np.inf, program_s=np.inf, device=None)
     units = indivisible(graph, cluster)
-    built = placement_program(graph, cluster, units, known_s=known.value_s)
+    scale_s = max(known.value_s, _RANGE * float(units.time_s.max())) or 1.0
+    built = placement_program(graph, cluster, units, known_s=known.value_s, scale_s=scale_s)
     solved = built.program.minimise(built.time, time_limit_s=time_limit_s, relative_gap=relative_gap, num_threads=num_threads)
     return exact_result(units, built, solved, known_s=known.value_s)
 
@@ -74,10 +78,9 @@ def exact_result(units: Indivisible, built: PlacementProgram, solved: Solved, *,
     return ExactResult(bound_s=bound_s, program_s=solved.value * built.scale_s, device=device)
 
 
-def placement_program(graph: Graph, cluster: Cluster, units: Indivisible, *, known_s: float) -> PlacementProgram:
-    """The program above. Seconds are counted in `known_s`, a lower bound of T."""
+def placement_program(graph: Graph, cluster: Cluster, units: Indivisible, *, known_s: float, scale_s: float) -> PlacementProgram:
+    """The program above; `known_s` is a lower bound of T."""
     program, num_devices = IntegerProgram(), cluster.num_devices
-    scale_s = known_s or 1.0
     time = program.column(known_s / scale_s * (1 - SAFETY), np.inf)
     fits = units.fits[:, units.class_of_device]
     place = np.array([[program.column(0.0, float(fit), integer=True) for fit in row] for row in fits.tolist()], np.int64)

@@ -46,13 +46,13 @@ def exact_schedule(
     known = lower_bound(graph, cluster)
     if np.isinf(known.value_s):
         return ExactResult(bound_s=np.inf, program_s=np.inf, device=None)
-    if not known.value_s <= horizon_s < np.inf:
+    if not max(known.value_s, 1e-300) <= horizon_s < np.inf:
         raise InputError(
             f"the horizon of the schedule is {horizon_s} s; it must be the step time of a placement that runs, so at least {known.value_s} s"
         )
     units = indivisible(graph, cluster)
-    built = placement_program(graph, cluster, units, known_s=known.value_s)
-    _schedule(built, graph, cluster, units, paths(graph, cluster, units), horizon_s * (1 + 1e-6) / built.scale_s)
+    built = placement_program(graph, cluster, units, known_s=known.value_s, scale_s=horizon_s)
+    _schedule(built, graph, cluster, units, paths(graph, cluster, units), 1 + 1e-6)
     solved = built.program.minimise(built.time, time_limit_s=time_limit_s, relative_gap=relative_gap, num_threads=num_threads)
     if np.isinf(solved.bound) and solved.bound > 0:  # nothing is shorter than the horizon, in the solver's arithmetic
         return ExactResult(bound_s=max(known.value_s, horizon_s * (1 - 1e-5)), program_s=np.inf, device=None)

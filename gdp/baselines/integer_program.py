@@ -9,8 +9,11 @@ from jaxtyping import Float64
 
 from gdp.errors import InputError
 
-TOLERANCE = 1e-5
-"""HiGHS may break a constraint by 1e-6 and call 1e-6 from an integer one; what it proves is taken for this share less. The objective must be scaled to about one."""
+_FEASIBLE = 1e-9
+"""How far HiGHS may break a constraint, or be from an integer."""
+
+_TOLERANCE = 1e-5
+"""What it proves is taken for this much less, or for this share less, whichever is more: room for ten thousand such breaks. Scale the objective to about one."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
@@ -67,14 +70,18 @@ class IntegerProgram:
         lp.integrality_ = [highspy.HighsVarType.kInteger if each else highspy.HighsVarType.kContinuous for each in self._integer]
         solver = highspy.Highs()  # type: ignore[no-untyped-call]
         solver.silent()
-        for option, value in (("time_limit", time_limit_s), ("threads", num_threads), ("mip_rel_gap", relative_gap), ("mip_abs_gap", 0.0)):
-            solver.setOptionValue(option, value)
+        solver.setOptionValue("time_limit", time_limit_s)
+        solver.setOptionValue("threads", num_threads)
+        solver.setOptionValue("mip_rel_gap", relative_gap)
+        solver.setOptionValue("mip_abs_gap", 0.0)
+        solver.setOptionValue("mip_feasibility_tolerance", _FEASIBLE)
+        solver.setOptionValue("primal_feasibility_tolerance", _FEASIBLE)
         solver.passModel(lp)
         solver.run()
         if solver.getModelStatus() == highspy.HighsModelStatus.kInfeasible:
             return Solved(bound=np.inf, value=np.inf, columns=None)
         info = solver.getInfo()
-        bound = float(info.mip_dual_bound) - TOLERANCE * abs(float(info.mip_dual_bound))
+        bound = float(info.mip_dual_bound) - _TOLERANCE * max(1.0, abs(float(info.mip_dual_bound)))
         if info.primal_solution_status != highspy.SolutionStatus.kSolutionStatusFeasible:
             return Solved(bound=bound if np.isfinite(bound) else -np.inf, value=np.inf, columns=None)
         return Solved(bound=bound, value=float(info.objective_function_value), columns=np.array(solver.getSolution().col_value))
