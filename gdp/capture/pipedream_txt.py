@@ -3,9 +3,10 @@
 A line a node, `node2 -- Conv2d(3, 64) -- forward_compute_time=8.6, backward_compute_time=13.5, activation_size=822083584.0, parameter_size=7168.0` (ms and
 bytes; an activation size may be a list, `[8.0; 4.0]`; a stage, `stage_id=1`, may follow), and an indented line an edge, `node1 -- node2`.
 
-Every node becomes a forward and a backward op. The backward op of `v` reads the activations that `v` read, its own where `v` ends the model (the loss starts
-from it), and the gradient that the backward op of every consumer of `v` sends: one tensor, as large as the largest activation which that consumer read. Both ops of a node share a device, as in PipeDream's stages. The time of `Input` nodes is that of loading data on the host: it counts
-as zero, as in PipeDream's optimiser, and they have no backward op. Parameters reside with the forward op; the profile knows no optimiser state and no update.
+Every node becomes a forward and a backward op. The backward op of `v` reads the activations that `v` read, its own where `v` ends the model (the loss
+starts from it), and the gradient that the backward op of every consumer of `v` sends: one tensor, as large as the largest activation which that consumer
+read. Both ops of a node share a device, as in PipeDream's stages. The time of `Input` nodes is that of loading data on the host: it counts as zero, as in
+PipeDream's optimiser, and they have no backward op. Parameters reside with the forward op; the profile knows no optimiser state and no update.
 """
 
 import math
@@ -38,7 +39,9 @@ def read_pipedream(path: Path, *, kind: str) -> Graph:
     try:
         lines = data.decode("utf-8").splitlines()
     except UnicodeDecodeError as error:
-        raise InputError(f"the PipeDream profile {path} is not UTF-8 text: {error.reason} at byte {error.start}; name a graph.txt") from error
+        raise InputError(
+            f"the PipeDream profile {path} is not UTF-8 text: {error.reason} at byte {error.start}; name a graph.txt"
+        ) from error
     number: dict[str, int] = {}
     layer: list[str] = []
     values: list[dict[str, float]] = []
@@ -56,7 +59,9 @@ def read_pipedream(path: Path, *, kind: str) -> Graph:
             pairs.append((count, parts[0], parts[1]))
             continue
         if len(parts) < 3 or not _NAME.fullmatch(parts[0]):
-            raise InputError(f"{where} is {line!r}; it must be a node, 'node1 -- Layer(args) -- forward_compute_time=..., ...', or an indented edge")
+            raise InputError(
+                f"{where} is {line!r}; it must be a node, 'node1 -- Layer(args) -- forward_compute_time=..., ...', or an indented edge"
+            )
         if parts[0] in number:
             raise InputError(f"{where} gives the node {parts[0]!r} again; give every node once")
         if len(number) == MAX_NODES:
@@ -87,7 +92,9 @@ def _values(text: str, where: str) -> dict[str, float]:
     for field in text.split(","):
         key, equals, value = (part.strip() for part in field.partition("="))
         if not equals or key in found or key not in (*_FIELDS, "stage_id"):
-            raise InputError(f"{where} has {field.strip()!r}; it must have {', '.join(_FIELDS)} and perhaps stage_id, each once as name=number")
+            raise InputError(
+                f"{where} has {field.strip()!r}; it must have {', '.join(_FIELDS)} and perhaps stage_id, each once as name=number"
+            )
         items = value[1:-1].split(";") if key == "activation_size" and value.startswith("[") and value.endswith("]") else [value]
         try:
             # `float` would take underscores, too.

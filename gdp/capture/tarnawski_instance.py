@@ -90,7 +90,7 @@ class TarnawskiInstance:
             raise InputError(f"{where} has an edge to a node outside 0..{self.num_nodes - 1}; an edge needs two nodes")
         if not (self.edge_from < self.edge_to).all():
             raise InputError(f"{where} has an edge that goes backwards; put the nodes in topological order")
-        for field in dataclasses.fields(self):
-            value = getattr(self, field.name)
+        for record_field in dataclasses.fields(self):
+            value = getattr(self, record_field.name)
             if isinstance(value, np.ndarray):
                 value.flags.writeable = False

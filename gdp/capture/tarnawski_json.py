@@ -128,9 +128,7 @@ def read_tarnawski(path: Path) -> TarnawskiInstance:
         accelerator_time_s=np.array([node.fpgaLatency * 1e-3 for node in nodes]),
         runs_on_accelerator=np.array([bool(node.supportedOnFpga) for node in nodes]),
         backward=np.array([bool(node.isBackwardNode) for node in nodes]),
-        colour=np.array(
-            [TarnawskiInstance.NO_COLOUR if node.colorClass is None else colours[node.colorClass] for node in nodes], np.int32
-        ),
+        colour=np.array([TarnawskiInstance.NO_COLOUR if node.colorClass is None else colours[node.colorClass] for node in nodes], np.int32),
         size_bytes=np.array([node.size for node in nodes], np.float64),
         transfer_s=np.array([cost_ms.get(int(index), 0.0) * 1e-3 for index in order]),
         edge_from=place[edges[:, 0]],
@@ -161,7 +159,9 @@ def read_tarnawski_split(path: Path, instance: TarnawskiInstance) -> Int32[np.nd
                     raise InputError(f"the split file {path} names the node {node} twice; a node is on one device")
                 device[number[node]] = first + index
     if (device < 0).any():
-        raise InputError(f"the split file {path} leaves out the node {instance.node_id[int(device.argmin())]}; it must name every node once")
+        raise InputError(
+            f"the split file {path} leaves out the node {instance.node_id[int(device.argmin())]}; it must name every node once"
+        )
     return device
 
 

@@ -92,7 +92,9 @@ class _Program:
         unit = memory or 1.0
         for first in range(0, self.num_subgraphs, subgraphs_per_accelerator):
             slots = range(first, first + subgraphs_per_accelerator)
-            self.model.add_row([(row[slot], float(held[one]) / unit) for one, row in enumerate(self.x) for slot in slots], upper=memory / unit)
+            self.model.add_row(
+                [(row[slot], float(held[one]) / unit) for one, row in enumerate(self.x) for slot in slots], upper=memory / unit
+            )
 
     def _subgraph_rows(self, subgraphs_per_accelerator: int) -> None:
         instance, group = self.instance, self.group
@@ -124,4 +126,5 @@ class _Program:
     def split(self, value: Float64[np.ndarray, " variables"]) -> Int32[np.ndarray, " nodes"]:
         """The subgraph of every node in a solution."""
         slot = np.array([int(np.argmax(value[row])) for row in self.x], np.int32)
-        return np.where(slot == self.num_subgraphs, ON_CPU, slot).astype(np.int32)[self.group]
+        of_group = np.where(slot == self.num_subgraphs, ON_CPU, slot).astype(np.int32)
+        return np.asarray(of_group[self.group])

@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Iterable
+from typing import Any
 
 import highspy
 import numpy as np
@@ -53,7 +54,7 @@ class MixedIntegerProgram:
 
     def solve(self, *, time_limit_s: float, start: Float64[np.ndarray, " variables"] | None = None) -> ProgramSolution:
         """Solves on one thread until the optimum is proven (relative gap below 1e-7) or the time is over; `start` is a solution to begin with."""
-        solver = highspy.Highs()
+        solver: Any = highspy.Highs()  # type: ignore[no-untyped-call]
         solver.setOptionValue("output_flag", False)
         solver.setOptionValue("threads", 1)
         solver.setOptionValue("time_limit", float(time_limit_s))

@@ -43,7 +43,12 @@ def least_max_load(
     if start is not None and max_load_s(instance, start) < objective_s:
         split, objective_s = start, max_load_s(instance, start)
     bound_s = max(found.bound / program.scale, work_bound_s(instance))
-    return Solution(split=split, objective_s=objective_s, bound_s=min(bound_s, objective_s) if np.isfinite(objective_s) else bound_s, solve_time_s=time.perf_counter() - began)
+    return Solution(
+        split=split,
+        objective_s=objective_s,
+        bound_s=min(bound_s, objective_s) if np.isfinite(objective_s) else bound_s,
+        solve_time_s=time.perf_counter() - began,
+    )
 
 
 class _Program:
@@ -58,7 +63,11 @@ class _Program:
         accelerators = range(instance.num_accelerators)
         cpus = range(instance.num_accelerators, instance.num_devices)
         if contiguous:
-            self.slot_is_cpu = [slot_cpu for a in range(instance.num_accelerators + 1) for slot_cpu in [True] * len(cpus) + [False] * (a < len(accelerators))]
+            self.slot_is_cpu = [
+                slot_cpu
+                for a in range(instance.num_accelerators + 1)
+                for slot_cpu in [True] * len(cpus) + [False] * (a < len(accelerators))
+            ]
         else:
             self.slot_is_cpu = [False] * len(accelerators) + [True] * len(cpus)
         self.contiguous = contiguous
@@ -128,7 +137,8 @@ class _Program:
                 device[index], next_accelerator = next_accelerator, next_accelerator + 1
             elif not self.contiguous or (slot == index).any():
                 device[index], next_cpu = next_cpu, next_cpu + 1
-        return np.array([device[int(one)] for one in slot], np.int32)[self.groups.group_of_node]
+        of_group = np.array([device[int(one)] for one in slot], np.int32)
+        return np.asarray(of_group[self.groups.group_of_node])
 
     def values(self, device: Int32[np.ndarray, " nodes"]) -> Float64[np.ndarray, " variables"]:
         """The solution that a split is (without contiguity)."""
