@@ -5,6 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from gdp.baselines.tarnawski import ideals
 from gdp.baselines.tarnawski.contiguous_dp import contiguous_optimum, linearised_optimum, work_bound_s
@@ -38,6 +39,21 @@ def test_the_optimum_is_that_of_all_contiguous_splits(instance: TarnawskiInstanc
         assert max_load_s(instance, solution.split) == solution.objective_s
     linear = linearised_optimum(instance)
     assert linear.objective_s >= solution.objective_s >= work_bound_s(instance) * (1 - 1e-12)
+
+
+@given(instances(max_nodes=6, training=False), st.lists(st.booleans(), min_size=6, max_size=6))
+@settings(deadline=None, max_examples=300)
+def test_joining_idle_nodes_loses_no_optimum(instance: TarnawskiInstance, idle: list[bool]) -> None:
+    busy = ~np.array(idle[: instance.num_nodes])
+    instance = dataclasses.replace(
+        instance,
+        accelerator_time_s=np.where(busy, 1.0 + instance.accelerator_time_s, 0.0),
+        cpu_time_s=np.where(busy, 1.0 + instance.cpu_time_s, 0.0),
+        runs_on_accelerator=np.ones(instance.num_nodes, np.bool_),
+        colour=np.full(instance.num_nodes, -1, np.int32),
+    )
+    best_s = min((max_load_s(instance, device) for device in all_splits(instance) if is_contiguous(instance, device)), default=np.inf)
+    assert contiguous_optimum(instance, time_limit_s=60.0).objective_s == pytest.approx(best_s, rel=1e-12)
 
 
 @pytest.mark.skipif(not PUBLISHED.exists(), reason="the published instances are not here")
