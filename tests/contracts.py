@@ -6,8 +6,12 @@ from collections.abc import Callable
 import numpy as np
 
 from gdp.baselines.contiguous import Contiguous
+from gdp.baselines.cpop import Cpop
+from gdp.baselines.heft import Heft
 from gdp.baselines.list_scheduling import ListScheduling
 from gdp.baselines.local_search import LocalSearch
+from gdp.baselines.m_etf import MEtf
+from gdp.baselines.m_sct import MSct
 from gdp.baselines.metis import Metis, MetisManyTimes
 from gdp.baselines.random_placement import RandomPlacement
 from gdp.baselines.single_device import SingleDevice
@@ -27,6 +31,14 @@ ALL_PLACERS: dict[str, Callable[[Runtime, int], Placer]] = {
     "metis-many-times": lambda runtime, seed: MetisManyTimes(runtime=runtime, evaluations=20, seed=seed),
     "list-scheduling": lambda runtime, seed: ListScheduling(runtime=runtime),
     "list-scheduling-predicted": lambda runtime, seed: ListScheduling(),
+    "heft": lambda runtime, seed: Heft(runtime=runtime),
+    "heft-predicted": lambda runtime, seed: Heft(),
+    "cpop": lambda runtime, seed: Cpop(runtime=runtime),
+    "cpop-predicted": lambda runtime, seed: Cpop(),
+    "m-etf": lambda runtime, seed: MEtf(runtime=runtime),
+    "m-etf-predicted": lambda runtime, seed: MEtf(),
+    "m-sct": lambda runtime, seed: MSct(runtime=runtime),
+    "m-sct-predicted": lambda runtime, seed: MSct(),
     "local-search": lambda runtime, seed: LocalSearch(runtime=runtime, evaluations=40, seed=seed),
     "local-search-bottleneck": lambda runtime, seed: LocalSearch(runtime=runtime, evaluations=40, seed=seed, objective="bottleneck"),
 }

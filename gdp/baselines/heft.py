@@ -27,8 +27,10 @@ from gdp.runtime.roofline import op_time_s
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Heft:
-    """HEFT on the chains of ops that gain nothing from a cut. With a runtime, the best over several coarsenings, numbers of devices (the fastest first), and whether work still to come
-    of groups that are decided counts."""
+    """HEFT on the chains of ops that gain nothing from a cut.
+
+    With a runtime, the best over several coarsenings, numbers of devices (the fastest first), and whether work still to come of groups that are decided counts.
+    """
 
     runtime: Runtime | None = None
     objective: Objective = "step_time"

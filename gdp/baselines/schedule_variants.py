@@ -15,7 +15,7 @@ from gdp.measurement import Objective, Runtime
 from gdp.placement import Origin, Placement
 from gdp.runtime.roofline import op_time_s
 
-_GRAINS = (None, 256, 64, 16)
+_GRAINS = (256, 64, 16)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
@@ -29,19 +29,28 @@ class Variant:
     """a choice that is the placer's own."""
 
 
-def plain_variant(graph: Graph, cluster: Cluster, schedule: Callable[[Variant], Schedule], *, name: str) -> Placement:
-    """The placement of the variant that comes closest to the published method: the finest groups, all devices."""
-    variant = Variant(grouping=coarsen(graph), allowed=np.ones(cluster.num_devices, np.bool_), option=False)
+def plain_variant(
+    graph: Graph, cluster: Cluster, schedule: Callable[[Variant], Schedule], *, name: str, max_groups: int | None = None
+) -> Placement:
+    """The placement of the variant that comes closest to the published method: the finest groups (`max_groups` of them where that is not `None`), all devices."""
+    variant = Variant(grouping=coarsen(graph, max_groups=max_groups), allowed=np.ones(cluster.num_devices, np.bool_), option=False)
     return Placement(device=schedule(variant).device, origin=Origin(placer=name))
 
 
 def best_variant(
-    graph: Graph, cluster: Cluster, schedule: Callable[[Variant], Schedule], *, name: str, runtime: Runtime, objective: Objective
+    graph: Graph,
+    cluster: Cluster,
+    schedule: Callable[[Variant], Schedule],
+    *,
+    name: str,
+    runtime: Runtime,
+    objective: Objective,
+    max_groups: int | None = None,
 ) -> Placement:
     """The best placement by the runtime over four grains, 1, 2, 4, ... and all devices (the fastest first), and both options; each placement is tried once."""
     rows: dict[bytes, np.ndarray] = {}
     for allowed in device_choices(graph, cluster):
-        for grouping in groupings(graph):
+        for grouping in groupings(graph, max_groups=max_groups):
             for option in (False, True):
                 device = schedule(Variant(grouping=grouping, allowed=allowed, option=option)).device
                 rows.setdefault(device.tobytes(), device)
@@ -51,11 +60,11 @@ def best_variant(
     return Placement(device=best, origin=Origin(placer=name, evaluations=len(rows)))
 
 
-def groupings(graph: Graph) -> list[Grouping]:
-    """The coarsenings that variants are made of, the finest first, each once."""
+def groupings(graph: Graph, *, max_groups: int | None = None) -> list[Grouping]:
+    """The coarsenings that variants are made of, the finest, of `max_groups` groups where that is not `None`, first; each once."""
     different: dict[int, Grouping] = {}
-    for max_groups in _GRAINS:
-        grouping = coarsen(graph, max_groups=max_groups)
+    for grain in (max_groups, *_GRAINS):
+        grouping = coarsen(graph, max_groups=grain)
         different.setdefault(grouping.num_groups, grouping)
     return list(different.values())
 
