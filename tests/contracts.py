@@ -12,8 +12,10 @@ from gdp.baselines.list_scheduling import ListScheduling
 from gdp.baselines.local_search import LocalSearch
 from gdp.baselines.m_etf import MEtf
 from gdp.baselines.m_sct import MSct
+from gdp.baselines.m_topo import MTopo
 from gdp.baselines.metis import Metis, MetisManyTimes
 from gdp.baselines.random_placement import RandomPlacement
+from gdp.baselines.round_robin import RoundRobin
 from gdp.baselines.single_device import SingleDevice
 from gdp.cluster import Cluster
 from gdp.graph import Graph
@@ -27,6 +29,12 @@ ALL_PLACERS: dict[str, Callable[[Runtime, int], Placer]] = {
     "random": lambda runtime, seed: RandomPlacement(seed=seed),
     "contiguous": lambda runtime, seed: Contiguous(runtime=runtime),
     "contiguous-all-devices": lambda runtime, seed: Contiguous(),
+    "contiguous-by-memory": lambda runtime, seed: Contiguous(runtime=runtime, balance="memory"),
+    "round-robin": lambda runtime, seed: RoundRobin(runtime=runtime),
+    "round-robin-all-devices": lambda runtime, seed: RoundRobin(),
+    "m-topo": lambda runtime, seed: MTopo(runtime=runtime),
+    "m-topo-all-devices": lambda runtime, seed: MTopo(),
+    "metis-by-bytes": lambda runtime, seed: Metis(seed=seed, weight="bytes"),
     "metis": lambda runtime, seed: Metis(seed=seed),
     "metis-many-times": lambda runtime, seed: MetisManyTimes(runtime=runtime, evaluations=20, seed=seed),
     "list-scheduling": lambda runtime, seed: ListScheduling(runtime=runtime),
