@@ -1,12 +1,12 @@
 """The automatic device map of accelerate (`device_map="auto"`), from the modules of a captured PyTorch program.
 
 Modules are taken in the order in which the program uses them. A module goes to the current device if its parameters still fit under that device's limit; if not, and it
-may be split, its children are taken in its place; else the next device becomes the current one. The limit of a `balanced` map is an equal share of all parameters, and on top of it
-1.25 times the larger of the largest module that is not split and the mean module without children; the last device's limit is its memory, as is every device's in a `sequential` map.
-The first device keeps room for the largest layer (a module that is not split, or has no children) still to come.
+may be split, its children are taken in its place; else the next device becomes the current one. The limit of a `balanced` map is an equal share of all parameters, and on top
+of it 1.25 times the larger of the largest module that is not split and the mean module without children; the last device's limit is its memory, as is every device's in
+a `sequential` map. The first device keeps room for the largest layer (a module that is not split, or has no children) still to come.
 
-Deviations: what fits nowhere goes to the last device, since there is no offloading here; a module that is not split is the outermost with a number for a name (a block of a list of layers);
-buffers do not count, and what a module computes without parameters follows its data, as accelerate's hooks have it.
+Deviations: what fits nowhere goes to the last device, since there is no offloading here; a module that is not split is the outermost with a number for a name (a block of a
+list of layers); buffers do not count, and what a module computes without parameters follows its data, as accelerate's hooks have it.
 """
 
 import dataclasses
@@ -56,7 +56,7 @@ def device_map(graph: Graph, cluster: Cluster, *, balanced: bool, split_blocks: 
     limits = modules.limits(cluster, balanced=balanced)
     device_of: dict[_Path, int] = {}
     current, used = 0, 0
-    queue: list[_Path] = [()]
+    queue: list[_Path] = [*modules.children[()]] or [()]
     while queue:
         module = queue.pop(0)
         reserved = modules.largest_layer_bytes(besides=module) if current == 0 else 0
@@ -115,7 +115,7 @@ class _Modules:
         self._layers = {module: size for module, size in self._layers.items() if module[: len(within)] != within}
 
     def limits(self, cluster: Cluster, *, balanced: bool) -> list[int]:
-        capacity = cluster.memory_bytes.tolist()
+        capacity: list[int] = cluster.memory_bytes.tolist()
         if not balanced:
             return capacity
         block = max((self.size_bytes[module] for module in self.blocks), default=0)

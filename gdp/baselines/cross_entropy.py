@@ -3,8 +3,9 @@
 A placement is drawn group by group from independent categorical distributions over devices, mixed with `_UNIFORM` of the uniform one. After every `batch_size`
 placements each distribution moves to the devices of the group in the best `_ELITE` of them: the maximum likelihood of the elite.
 
-Deviations: the elite is that of the last batch and the best placements before it, so that nothing good is forgotten; distributions move by `_STEP` of the way, which small batches need;
-the first batch holds the simple placements that other searches start from, since the uniform distribution spreads everything.
+Deviations: the distributions begin at the best of the simple placements that other searches start from, since the uniform distribution spreads everything, and two good
+placements whose devices are exchanged have a bad mean; the elite is that of the last batch and the elite before it, so that nothing good is forgotten; distributions move
+`_STEP` of the way, which small batches need.
 """
 
 import dataclasses
@@ -23,7 +24,7 @@ from gdp.measurement import Objective, Runtime
 from gdp.placement import Origin, Placement
 
 _ELITE = 0.1
-_UNIFORM = 0.02
+_UNIFORM = 0.01
 _STEP = 0.5
 
 
@@ -55,8 +56,8 @@ class CrossEntropy:
         curve = scores(self.runtime.batch(graph, cluster, start), cluster, objective=self.objective).tolist()
         best, best_score = start[int(np.argmin(curve))], min(curve)
         elite_size = max(2, round(_ELITE * self.batch_size))
-        elite = _majority(start, grouping.group_of_op, grouping.num_groups, cluster.num_devices)
-        elite_scores = np.array(curve)
+        elite = _majority(best[np.newaxis], grouping.group_of_op, grouping.num_groups, cluster.num_devices)
+        elite_scores = np.array([best_score])
         probability = np.full((grouping.num_groups, cluster.num_devices), 1.0 / cluster.num_devices)
         step = 1.0
         while len(curve) < self.evaluations:
@@ -81,7 +82,7 @@ def _draw(
 ) -> Int32[np.ndarray, "batch groups"]:
     below = np.cumsum(probability, axis=1)
     below[:, -1] = 1.0
-    return (generator.random((count, len(probability), 1)) >= below).sum(axis=2).astype(np.int32)
+    return np.asarray((generator.random((count, len(probability), 1)) >= below).sum(axis=2), np.int32)
 
 
 def _majority(
@@ -89,4 +90,4 @@ def _majority(
 ) -> Int32[np.ndarray, "batch groups"]:
     """The device of most ops of every group."""
     rows = [np.bincount(group_of_op.astype(np.int64) * num_devices + row, minlength=num_groups * num_devices) for row in device]
-    return np.stack(rows).reshape(len(device), num_groups, num_devices).argmax(axis=2).astype(np.int32)
+    return np.asarray(np.stack(rows).reshape(len(device), num_groups, num_devices).argmax(axis=2), np.int32)

@@ -23,12 +23,14 @@ def earliest_start_schedule(
 ) -> Schedule:
     """Of all ready ops on all devices with room, takes the pair that can start first; of equals the op of highest `rank`, then the lowest numbers.
 
-    - A device that is slow for an op counts as starting later by what it loses on the op's group against the fastest; with `reserve`, also by the work still to come of its groups.
-    - After an op whose group has a favourite child that is not decided (-1 for none), its device waits for that child as long as a transfer would take it elsewhere; meanwhile only the
-      two groups may start there, and ops whose inputs could be anywhere by then.
+    - A device that is slow for an op counts as starting later by what it loses on the op's group against the fastest; with `reserve`, also by the work
+      still to come of its groups.
+    - After an op whose group has a favourite child that is not decided (-1 for none), its device waits for that child as long as a transfer would take it elsewhere,
+      at most as long as the op took (communication times are small in Hanen and Munier's sense); meanwhile only the two groups may start there, and ops whose inputs
+      could be anywhere by then.
     - An op without room on any device goes where it overflows least. `keeps_tensors` counts every tensor until the end of the step.
 
-    A pair's key is brought up to date when it is looked at; one that fell since it was last looked at may be taken late.
+    What a pair loses is brought up to date when it is looked at; one that lost more when it was last looked at may be taken late.
     """
     device, end_s, overflows = _schedule(problem, rank, favourite_child, allowed, reserve, keeps_tensors)
     return Schedule(device=device, end_s=float(end_s), overflows=bool(overflows))
@@ -48,18 +50,42 @@ def _schedule(p, rank, favourite_child, allowed, reserve, keeps_tensors):
     free_s = np.zeros(num_devices)
     last_group = np.full(num_devices, -1, np.int64)
     waits_until_s = np.zeros(num_devices)
-    queue = [(0.0, 0.0, np.int64(0), np.int64(0))]
-    queue.pop()
+    # Per device, heaps of (arrival + loss, -rank, op), of (loss, -rank, op) for inputs that have arrived, and of (0, -rank, op) for what it may be waiting for.
+    coming = [_heap() for _ in range(num_devices)]
+    arrived = [_heap() for _ in range(num_devices)]
+    awaited = [_heap() for _ in range(num_devices)]
+    undecided = 0
     for op in range(num_ops):
         if missing[op] == 0 and not p.floating[op]:
+            undecided += 1
             choices[op] = num_devices
             for d in range(num_devices):
-                heapq.heappush(queue, (0.0, -rank[op], np.int64(op), np.int64(d)))
+                heapq.heappush(coming[d], (0.0, -rank[op], np.int64(op)))
     overflows = False
-    while len(queue) > 0:
-        old_key, its_rank, op, d = heapq.heappop(queue)
-        if s.op_device[op] >= 0:
-            continue
+    while undecided > 0:
+        best_key, best_rank, best_op, best_d, best_heap = np.inf, np.inf, np.int64(-1), -1, 0
+        for d in range(num_devices):
+            child = favourite_child[last_group[d]] if last_group[d] >= 0 else -1
+            waits = child >= 0 and waits_until_s[d] > free_s[d] and s.group_device[child] < 0
+            for which in range(3 if waits else 2):
+                heap = coming[d] if which == 0 else arrived[d] if which == 1 else awaited[d]
+                while len(heap) > 0 and s.op_device[heap[0][2]] >= 0:
+                    heapq.heappop(heap)
+                if len(heap) == 0:
+                    continue
+                key, its_rank, op = heap[0]
+                if which > 0:
+                    key += free_s[d]
+                group = p.group_of_op[op]
+                if waits and which < 2 and group != child and group != last_group[d] and anywhere_s(p, s, op) > key:
+                    key = max(key, waits_until_s[d])
+                if reserve and s.group_device[group] < 0:
+                    key += s.reserved_s[d]
+                if key < best_key or (key == best_key and (its_rank < best_rank or (its_rank == best_rank and op < best_op))):
+                    best_key, best_rank, best_op, best_d, best_heap = key, its_rank, op, d, which
+        op, d = best_op, best_d
+        heap = coming[d] if best_heap == 0 else arrived[d] if best_heap == 1 else awaited[d]
+        old_key, its_rank, _ = heapq.heappop(heap)
         group = p.group_of_op[op]
         decided = s.group_device[group]
         possible = d == decided if decided >= 0 else allowed[d]
@@ -69,19 +95,19 @@ def _schedule(p, rank, favourite_child, allowed, reserve, keeps_tensors):
             possible = excess_bytes(p, s, op, d, copied) == 0
             start = max(arrival, free_s[d])
         if possible:
-            if waits_until_s[d] > start and group != last_group[d]:
-                child = favourite_child[last_group[d]]
-                if child != group and s.group_device[child] < 0 and anywhere_s(p, s, op) > start:
-                    start = waits_until_s[d]
-            key = start
-            if decided < 0:
-                key += p.group_s[group, d] - least_s[group]
-                if reserve:
-                    key += s.reserved_s[d]
-            if key > old_key:
-                heapq.heappush(queue, (key, its_rank, op, d))
+            loss = p.group_s[group, d] - least_s[group] if decided < 0 else 0.0
+            if best_heap == 0 and arrival <= free_s[d]:
+                heapq.heappush(arrived[d], (loss, its_rank, op))
                 continue
+            if best_heap == 1 and arrival > free_s[d] or best_heap == 0 and arrival + loss > old_key:
+                heapq.heappush(coming[d], (arrival + loss, its_rank, op))
+                continue
+            child = favourite_child[last_group[d]] if last_group[d] >= 0 else -1
+            if child >= 0 and s.group_device[child] < 0 and group != child and group != last_group[d] and anywhere_s(p, s, op) > start:
+                start = max(start, waits_until_s[d])
         else:
+            if best_heap == 2:
+                continue
             choices[op] -= 1
             if choices[op] > 0:
                 continue
@@ -90,6 +116,7 @@ def _schedule(p, rank, favourite_child, allowed, reserve, keeps_tensors):
             arrival, copied = inputs_arrive(p, s, op, d)
             start = max(arrival, free_s[d])
         decide(p, s, op, d, start)
+        undecided -= 1
         free_s[d] = start + p.op_s[op, d]
         last_group[d] = group
         waits_until_s[d] = 0.0
@@ -99,17 +126,33 @@ def _schedule(p, rank, favourite_child, allowed, reserve, keeps_tensors):
                 for use in range(p.use_start[tensor], p.use_start[tensor + 1]):
                     if p.group_of_op[p.use_consumer[use]] == favourite_child[group]:
                         longest = max(longest, p.mean_transfer_s[tensor])
-            waits_until_s[d] = free_s[d] + longest
+            waits_until_s[d] = free_s[d] + min(longest, p.op_s[op, d])
         for tensor in range(p.out_start[op], p.out_start[op + 1]):
             for use in range(p.use_start[tensor], p.use_start[tensor + 1]):
                 consumer = p.use_consumer[use]
                 missing[consumer] -= 1
                 if missing[consumer] == 0:
+                    undecided += 1
                     choices[consumer] = num_devices
                     for at in range(num_devices):
-                        heapq.heappush(queue, (0.0, -rank[consumer], np.int64(consumer), np.int64(at)))
+                        heapq.heappush(coming[at], (0.0, -rank[consumer], np.int64(consumer)))
+                    its_group = p.group_of_op[consumer]
+                    for edge in range(p.in_start[consumer], p.in_start[consumer + 1]):
+                        producer = p.tensor_producer[p.in_tensor[edge]]
+                        its_parent = p.group_of_op[producer]
+                        if s.op_device[producer] >= 0 and (favourite_child[its_parent] == its_group or its_parent == its_group):
+                            heapq.heappush(awaited[s.op_device[producer]], (0.0, -rank[consumer], np.int64(consumer)))
     device, last = finish(p, s, allowed)
     return device, last, overflows
+
+
+@numba.njit(cache=True)
+@typing.no_type_check
+def _heap():
+    """An empty heap, whose items have a type."""
+    heap = [(0.0, 0.0, np.int64(0))]
+    heap.pop()
+    return heap
 
 
 @numba.njit(cache=True)

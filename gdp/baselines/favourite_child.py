@@ -11,6 +11,8 @@ Deviations: seconds are means over devices; edges against the order of the group
 is no schedule of whole groups; where HiGHS does not finish in `_MAX_ITERATIONS` simplex iterations, nobody has a favourite.
 """
 
+from typing import Any
+
 import highspy
 import numpy as np
 from jaxtyping import Float64, Int32, Int64
@@ -69,7 +71,7 @@ def _relaxation(
     program.a_matrix_.start_ = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=num_rows))])
     program.a_matrix_.index_ = columns[order]
     program.a_matrix_.value_ = values[order]
-    solver = highspy.Highs()
+    solver: Any = highspy.Highs()  # type: ignore[no-untyped-call]
     solver.setOptionValue("output_flag", False)
     solver.setOptionValue("threads", 1)
     solver.setOptionValue("solver", "simplex")

@@ -25,7 +25,11 @@ from gdp.placement import Placement
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class MEtf:
-    """m-ETF on the chains of ops that gain nothing from a cut. With a runtime, the best over several coarsenings, numbers of devices (the fastest first), and both accounts of memory."""
+    """m-ETF on the chains of ops that gain nothing from a cut.
+
+    With a runtime, the best over several coarsenings, numbers of devices (the fastest first), and the option: Baechi's account of memory, and work still to come of groups that
+    are decided.
+    """
 
     runtime: Runtime | None = None
     objective: Objective = "step_time"

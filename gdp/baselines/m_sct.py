@@ -30,7 +30,11 @@ _MAX_GROUPS = 512
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class MSct:
-    """m-SCT on groups of ops. With a runtime, the best over several coarsenings, numbers of devices (the fastest first), and both accounts of memory."""
+    """m-SCT on groups of ops.
+
+    With a runtime, the best over several coarsenings, numbers of devices (the fastest first), and the option: Baechi's account of memory, and work still to come of groups that
+    are decided.
+    """
 
     runtime: Runtime | None = None
     objective: Objective = "step_time"

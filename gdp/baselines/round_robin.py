@@ -17,7 +17,8 @@ from gdp.placement import Placement
 class RoundRobin:
     """The i-th group that works goes to device `i mod devices`; a group without work goes with the one before it.
 
-    With a runtime, the best over several coarsenings, numbers of devices (the fastest first), and groups counted in topological order or with backward work beside its forward work.
+    With a runtime, the best over several coarsenings, numbers of devices (the fastest first), and groups counted in topological order or with
+    backward work beside its forward work.
     """
 
     runtime: Runtime | None = None
