@@ -14,8 +14,7 @@ from jaxtyping import Float64, Int64
 from gdp.baselines.heft import heft_rank_s
 from gdp.baselines.insertion_schedule import insertion_schedule
 from gdp.baselines.list_schedule import Schedule
-from gdp.baselines.schedule_variants import Variant, best_variant, plain_variant
-from gdp.baselines.scheduling_problem import scheduling_problem
+from gdp.baselines.schedule_variants import Variant, best_variant, plain_variant, variant_problem
 from gdp.cluster import Cluster
 from gdp.graph import Graph
 from gdp.measurement import Objective, Runtime
@@ -47,7 +46,7 @@ def cpop(
     graph: Graph, cluster: Cluster, variant: Variant, *, priority: Float64[np.ndarray, " ops"], path: Int64[np.ndarray, " path"]
 ) -> Schedule:
     """One CPoP schedule of the given variant; `priority` and `path` are those of `cpop_priority_s` and `critical_path`."""
-    problem = scheduling_problem(graph, cluster, variant.grouping)
+    problem = variant_problem(graph, cluster, variant)
     groups = np.unique(variant.grouping.group_of_op[path])
     on_path_s = np.where(variant.allowed, problem.group_s[groups].sum(axis=0), np.inf)
     preferred = np.full(variant.grouping.num_groups, -1, np.int32)

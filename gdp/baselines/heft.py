@@ -15,8 +15,7 @@ from jaxtyping import Float64
 
 from gdp.baselines.insertion_schedule import insertion_schedule
 from gdp.baselines.list_schedule import Schedule
-from gdp.baselines.schedule_variants import Variant, best_variant, plain_variant
-from gdp.baselines.scheduling_problem import scheduling_problem
+from gdp.baselines.schedule_variants import Variant, best_variant, plain_variant, variant_problem
 from gdp.cluster import Cluster
 from gdp.graph import Graph
 from gdp.measurement import Objective, Runtime
@@ -48,7 +47,7 @@ class Heft:
 
 def heft(graph: Graph, cluster: Cluster, variant: Variant, *, rank: Float64[np.ndarray, " ops"]) -> Schedule:
     """One HEFT schedule of the given variant; `rank` is that of `heft_rank_s`."""
-    problem = scheduling_problem(graph, cluster, variant.grouping)
+    problem = variant_problem(graph, cluster, variant)
     anywhere = np.full(variant.grouping.num_groups, -1, np.int32)
     return insertion_schedule(problem, priority=rank, preferred=anywhere, allowed=variant.allowed, reserve=variant.option)
 

@@ -15,8 +15,7 @@ from jaxtyping import Float64
 from gdp.baselines.earliest_start_schedule import earliest_start_schedule
 from gdp.baselines.heft import heft_rank_s
 from gdp.baselines.list_schedule import Schedule
-from gdp.baselines.schedule_variants import Variant, best_variant, plain_variant
-from gdp.baselines.scheduling_problem import scheduling_problem
+from gdp.baselines.schedule_variants import Variant, best_variant, plain_variant, variant_problem
 from gdp.cluster import Cluster
 from gdp.graph import Graph
 from gdp.measurement import Objective, Runtime
@@ -48,7 +47,7 @@ class MEtf:
 def m_etf(graph: Graph, cluster: Cluster, variant: Variant, *, rank: Float64[np.ndarray, " ops"]) -> Schedule:
     """One m-ETF schedule of the given variant; `rank` is that of `heft_rank_s`."""
     return earliest_start_schedule(
-        scheduling_problem(graph, cluster, variant.grouping),
+        variant_problem(graph, cluster, variant),
         rank=rank,
         favourite_child=np.full(variant.grouping.num_groups, -1, np.int32),
         allowed=variant.allowed,

@@ -17,8 +17,7 @@ from gdp.baselines.favourite_child import favourite_children
 from gdp.baselines.heft import heft_rank_s
 from gdp.baselines.list_schedule import Schedule
 from gdp.baselines.quotient import quotient
-from gdp.baselines.schedule_variants import Variant, best_variant, plain_variant
-from gdp.baselines.scheduling_problem import scheduling_problem
+from gdp.baselines.schedule_variants import Variant, best_variant, plain_variant, variant_problem
 from gdp.capture.coarsening import Grouping
 from gdp.cluster import Cluster
 from gdp.graph import Graph
@@ -56,7 +55,7 @@ class MSct:
 def m_sct(graph: Graph, cluster: Cluster, variant: Variant, *, rank: Float64[np.ndarray, " ops"], favourite_child: np.ndarray) -> Schedule:
     """One m-SCT schedule of the given variant; `rank` is that of `heft_rank_s`, `favourite_child` (`[groups]`) that of `favourite_children`."""
     return earliest_start_schedule(
-        scheduling_problem(graph, cluster, variant.grouping),
+        variant_problem(graph, cluster, variant),
         rank=rank,
         favourite_child=favourite_child,
         allowed=variant.allowed,

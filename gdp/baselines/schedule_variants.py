@@ -7,7 +7,8 @@ import numpy as np
 from jaxtyping import Bool
 
 from gdp.baselines.list_schedule import Schedule
-from gdp.baselines.score import best_of
+from gdp.baselines.scheduling_problem import SchedulingProblem, scheduling_problem
+from gdp.baselines.score import CANNOT_RUN_S, scores
 from gdp.capture.coarsening import Grouping, coarsen
 from gdp.cluster import Cluster
 from gdp.graph import Graph
@@ -16,6 +17,7 @@ from gdp.placement import Origin, Placement
 from gdp.runtime.roofline import op_time_s
 
 _GRAINS = (256, 64, 16)
+_MEMORY_SHARES = (1.0, 0.85, 0.7, 0.55)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
@@ -27,6 +29,8 @@ class Variant:
     """the devices that may be used."""
     option: bool
     """a choice that is the placer's own."""
+    memory_share: float = 1.0
+    """of each device's memory, what a scheduler that counts memory may fill."""
 
 
 def plain_variant(
@@ -47,17 +51,37 @@ def best_variant(
     objective: Objective,
     max_groups: int | None = None,
 ) -> Placement:
-    """The best placement by the runtime over four grains, 1, 2, 4, ... and all devices (the fastest first), and both options; each placement is tried once."""
-    rows: dict[bytes, np.ndarray] = {}
-    for allowed in device_choices(graph, cluster):
-        for grouping in groupings(graph, max_groups=max_groups):
-            for option in (False, True):
-                device = schedule(Variant(grouping=grouping, allowed=allowed, option=option)).device
-                rows.setdefault(device.tobytes(), device)
-            if allowed.sum() == 1:
-                break
-    best = best_of(graph, cluster, np.stack(list(rows.values())), runtime=runtime, objective=objective)
-    return Placement(device=best, origin=Origin(placer=name, evaluations=len(rows)))
+    """The best placement by the runtime over four grains, 1, 2, 4, ... and all devices (the fastest first), and both options; each placement is tried once.
+
+    If none of them runs, schedulers go again with less of the memory, as `_MEMORY_SHARES` says: their account of it is not exact.
+    """
+    grains, choices = groupings(graph, max_groups=max_groups), device_choices(graph, cluster)
+    tried: dict[bytes, np.ndarray] = {}
+    best, best_score = np.zeros(0, np.int32), np.inf
+    for memory_share in _MEMORY_SHARES:
+        rows: dict[bytes, np.ndarray] = {}
+        for allowed in choices:
+            for grouping in grains:
+                for option in (False, True):
+                    device = schedule(Variant(grouping=grouping, allowed=allowed, option=option, memory_share=memory_share)).device
+                    if device.tobytes() not in tried:
+                        tried[device.tobytes()] = rows[device.tobytes()] = device
+                if allowed.sum() == 1:
+                    break
+        if rows:
+            batch = np.stack(list(rows.values()))
+            score = scores(runtime.batch(graph, cluster, batch), cluster, objective=objective)
+            if score.min() < best_score:
+                best, best_score = np.array(batch[int(score.argmin())]), float(score.min())
+        if best_score < CANNOT_RUN_S:
+            break
+    return Placement(device=best, origin=Origin(placer=name, evaluations=len(tried)))
+
+
+def variant_problem(graph: Graph, cluster: Cluster, variant: Variant) -> SchedulingProblem:
+    """What a scheduler reads, with the memory that the variant leaves it."""
+    problem = scheduling_problem(graph, cluster, variant.grouping)
+    return problem._replace(memory_bytes=(problem.memory_bytes * variant.memory_share).astype(np.int64))
 
 
 def groupings(graph: Graph, *, max_groups: int | None = None) -> list[Grouping]:

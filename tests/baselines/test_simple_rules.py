@@ -1,5 +1,7 @@
 """Placers without search on cases that can be worked out by hand: tight memory, unequal devices, one device, closed forms."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 from small_graphs import machine, small_graph
@@ -17,7 +19,7 @@ from gdp.measurement import Status
 from gdp.placement import Placer
 from gdp.runtime.simulator import Simulator
 from gdp.workloads.known_optimum import fork_join, independent_chains
-from gdp.workloads.synthetic import layered
+from gdp.workloads.synthetic import layered, unrolled_rnn
 from tests.contracts import ALL_PLACERS
 
 SIMULATOR = Simulator()
@@ -103,3 +105,13 @@ def test_devices_may_stay_idle_so_that_none_is_slower_than_one_device(name: str)
     graph, cluster = layered(np.random.default_rng(5), num_ops=200, training=True), preset("p100x4")
     single = SIMULATOR(graph, cluster, ALL_PLACERS["single-device"](SIMULATOR, 0)(graph, cluster))
     assert SIMULATOR(graph, cluster, ALL_PLACERS[name](SIMULATOR, 0)(graph, cluster)).step_time_s <= single.step_time_s
+
+
+@pytest.mark.parametrize("name", ["heft", "m-topo", "m-etf", "m-sct", "round-robin", "contiguous-by-memory"])
+def test_half_of_the_memory_that_one_device_needs_is_enough_on_four(name: str) -> None:
+    graph, cluster = unrolled_rnn(np.random.default_rng(1), num_ops=600, training=True), preset("p100x4")
+    single = SIMULATOR(graph, cluster, ALL_PLACERS["single-device"](SIMULATOR, 0)(graph, cluster))
+    half = int(single.peak_memory_bytes.max()) // 2
+    tight = dataclasses.replace(cluster, devices=tuple(dataclasses.replace(device, memory_bytes=half) for device in cluster.devices))
+    measurement = SIMULATOR(graph, tight, ALL_PLACERS[name](SIMULATOR, 0)(graph, tight))
+    assert measurement.status == Status.OK, measurement.detail
