@@ -1,8 +1,8 @@
 """AmoebaNet-D (Real et al., "Regularized Evolution for Image Classifier Architecture Search", arXiv 1802.01548, figure of AmoebaNet-D): the training step.
 
 The cells are those of TensorFlow's published implementation, whose normal cell joins other states than the paper's figure; with them the networks have the sizes that
-GPipe prints (Huang et al., arXiv 1811.06965, table 1: 82 million parameters for 18 layers and 208 filters, the default here). Deviations: no auxiliary head, no dropped paths, momentum
-instead of RMSProp. A batch of 32 is ours.
+GPipe prints (Huang et al., arXiv 1811.06965, table 1: 82 million parameters for 18 layers and 208 filters, the default here). Deviations: no auxiliary head, no
+dropped paths, momentum instead of RMSProp. A batch of 32 is ours.
 """
 
 from typing import Any
@@ -30,7 +30,9 @@ _REDUCTION_JOINED = (4, 5, 6)
 _POOLS = {"max_pool_2x2": ("MaxPooling2D", 2), "max_pool_3x3": ("MaxPooling2D", 3), "avg_pool_3x3": ("AveragePooling2D", 3)}
 
 
-def amoebanet_training(num_layers: int = 18, *, num_filters: int = 208, image_size: int = 224, batch_size: int = 32, num_classes: int = 1000) -> Graph:
+def amoebanet_training(
+    num_layers: int = 18, *, num_filters: int = 208, image_size: int = 224, batch_size: int = 32, num_classes: int = 1000
+) -> Graph:
     """The training step; layers are named by their cell, `cell_4_2_conv_1x1...`, after `stem` and before `classify`.
 
     Args:
@@ -113,6 +115,7 @@ def _factorized_reduction(keras: Any, x: Any, channels: int, *, name: str) -> An
     x = layers.ReLU(name=f"{name}_relu")(x)
     shifted = layers.ZeroPadding2D(((0, 1), (0, 1)), name=f"{name}_pad")(layers.Cropping2D(((1, 0), (1, 0)), name=f"{name}_crop")(x))
     halves = [
-        layers.Conv2D(channels // 2, 1, strides=2, use_bias=False, name=f"{name}_conv_{number}")(one) for number, one in enumerate((x, shifted))
+        layers.Conv2D(channels // 2, 1, strides=2, use_bias=False, name=f"{name}_conv_{number}")(one)
+        for number, one in enumerate((x, shifted))
     ]
     return layers.BatchNormalization(name=f"{name}_norm")(layers.Concatenate(name=f"{name}_halves")(halves))

@@ -33,7 +33,9 @@ def bert_training(
     def drop(x: Any) -> Any:
         return tf.nn.dropout(x, dropout) if dropout else x
 
-    def loss(weights: Weights, words: Any, segments: Any, padding: Any, masked: Any, labels: Any, is_next: Any) -> tuple[Any, Sequence[Any]]:
+    def loss(
+        weights: Weights, words: Any, segments: Any, padding: Any, masked: Any, labels: Any, is_next: Any
+    ) -> tuple[Any, Sequence[Any]]:
         with tf.name_scope("embedding"):
             table = weights("embedding/words", vocabulary, width)
             positions = weights("embedding/positions", _POSITIONS, width)[:length]
@@ -43,7 +45,9 @@ def bert_training(
         for layer in range(num_layers):
             name = f"layer_{layer}"
             with tf.name_scope(name):
-                query, keys, values = (split_heads(dense(weights, f"{name}/{part}", x, width), num_heads) for part in ("query", "key", "value"))
+                query, keys, values = (
+                    split_heads(dense(weights, f"{name}/{part}", x, width), num_heads) for part in ("query", "key", "value")
+                )
                 scores = tf.matmul(query, keys, transpose_b=True) * float((width // num_heads) ** -0.5) + bias
                 attended = join_heads(tf.matmul(drop(tf.nn.softmax(scores)), values))
                 x = layer_norm(weights, f"{name}/attention_norm", x + drop(dense(weights, f"{name}/attention", attended, width)))

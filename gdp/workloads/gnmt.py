@@ -2,7 +2,7 @@
 
 The first encoder layer reads in both directions; residual connections start at the third layer of either side (section 3.1, figure 1). The attention is additive over
 the encoder's outputs (Bahdanau et al.), asked by the decoder's first layer; its context goes to that layer at the next step and to all other layers at this one. Batch 64 as
-in ColRL and HDP (methods of the field: NMT), 1024 units, dropout 0.2 and gradients clipped to norm 5 as in section 8.2 of the paper. Ours: 50 words on either side, 32 000 word
+in ColRL (Mirhoseini et al., 2017), 1024 units, dropout 0.2 and gradients clipped to norm 5 as in section 8.2 of the paper. Ours: 50 words on either side, 32 000 word
 pieces, gradient descent (with which the paper's training ends), no padding masks, no coverage penalty.
 """
 
@@ -58,7 +58,7 @@ def _encode(weights: Weights, source: Any, *, num_layers: int, units: int, vocab
     tf = import_tensorflow()
     batch_size = int(source.shape[0])
     with tf.name_scope("encoder/embedding"):
-        sequence = tf.unstack(tf.gather(weights("encoder/embedding", vocabulary, units), source), axis=1)
+        sequence: list[Any] = tf.unstack(tf.gather(weights("encoder/embedding", vocabulary, units), source), axis=1)
 
     def run(name: str, inputs: Sequence[Any], order: Callable[[Any], Any]) -> list[Any]:
         state, outputs = zero_state(batch_size, units), {}

@@ -1,6 +1,7 @@
 """NASNet-A (Zoph et al., "Learning Transferable Architectures for Scalable Image Recognition", arXiv 1707.07012): the training step of Keras' implementation.
 
-Both networks of the paper's table 2 and 3: 4 @ 1056 (mobile) and 6 @ 4032 (large). Deviations: momentum instead of RMSProp, no auxiliary head, no dropped paths, as in Keras; batches of 32 and 8 are ours.
+Both networks of the paper's tables 2 and 3: 4 @ 1056 (mobile) and 6 @ 4032 (large). Deviations: momentum instead of RMSProp; no auxiliary head and no dropped paths, which
+Keras leaves out. Batches of 32 and 8 are ours.
 """
 
 from gdp.graph import Graph

@@ -12,7 +12,9 @@ from gdp.workloads.image_classifier import image_classifier_training
 def resnet_training(num_layers: Literal[50, 101, 152] = 50, *, batch_size: int = 32) -> Graph:
     """On images of 224 x 224; Keras names blocks `conv3_block2`, which begins the names of their layers."""
     return image_classifier_training(
-        lambda keras: {50: keras.applications.ResNet50, 101: keras.applications.ResNet101, 152: keras.applications.ResNet152}[num_layers](weights=None),
+        lambda keras: {50: keras.applications.ResNet50, 101: keras.applications.ResNet101, 152: keras.applications.ResNet152}[num_layers](
+            weights=None
+        ),
         image_size=224,
         batch_size=batch_size,
         name=f"Keras ResNet-{num_layers}",

@@ -1,8 +1,8 @@
 """RNNLM: a language model of stacked LSTM layers, unrolled over time (Zaremba et al., arXiv 1409.2329; Jozefowicz et al., arXiv 1602.02410).
 
-In the placement literature since ColRL (Mirhoseini et al., 2017), with 2 layers and a batch of 64; GDP (arXiv 1910.01578) has 2, 4 and 8. Sizes that those papers do
-not print are ours: 40 steps, 1024 units, 40 000 words, dropout 0.5. Plain gradient descent with gradients clipped to a global norm of 5, as in Zaremba et al.
-States start at zero instead of where the previous batch ended.
+In the placement literature since ColRL (Mirhoseini et al., 2017), with 2 layers and a batch of 64; GDP (arXiv 1910.01578) has 2, 4 and 8. The vocabulary is that of
+the Penn Treebank in Zaremba et al., 10 000 words; so is plain gradient descent with clipped gradients (here to a global norm of 5). Ours: 40 steps, 1024 units,
+dropout 0.5. States start at zero instead of where the previous batch ended.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from gdp.workloads.training_step import Update, Weights, capture_plain_step
 
 
 def rnnlm_training(
-    num_layers: int = 2, *, batch_size: int = 64, num_steps: int = 40, units: int = 1024, vocabulary: int = 40_000, dropout: float = 0.5
+    num_layers: int = 2, *, batch_size: int = 64, num_steps: int = 40, units: int = 1024, vocabulary: int = 10_000, dropout: float = 0.5
 ) -> Graph:
     """The training step, every layer at every step a scope of its own: `layer_1/step_7`; the rest is under `embedding` and `softmax`."""
     tf = import_tensorflow()

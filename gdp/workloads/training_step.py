@@ -105,9 +105,11 @@ def _adam(tf: Any, names: Sequence[str], variables: Sequence[Any], gradients: Se
     slots = []
     for name, variable, gradient in zip(names, variables, gradients, strict=True):
         with tf.name_scope(name):
-            moments = [_variable(f"{name}_{moment}", variable.shape) for moment in ("mean", "square")]
+            moments = [_variable(f"{name}_{moment}", tuple(variable.shape)) for moment in ("mean", "square")]
             for moment in moments:
-                tf.compat.v1.get_default_graph().watch_variable(moment)  # only its handle is used, by which the function does not know it as its own
+                tf.compat.v1.get_default_graph().watch_variable(
+                    moment
+                )  # only its handle is used, by which the function does not know it as its own
             slots += moments
             tf.raw_ops.ResourceApplyAdam(
                 var=variable.handle,

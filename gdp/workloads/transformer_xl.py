@@ -1,7 +1,8 @@
 """Transformer-XL: a language model of attention layers that also see the previous segment's hidden states (Dai et al., arXiv 1901.02860).
 
-GDP (arXiv 1910.01578) places 2, 4 and 8 layers. Widths are those of the paper's large model: 1024, 16 heads, 4096 inside; dropout 0.2; gradients clipped to norm 0.25, Adam. Ours: segments
-and memory of 128 tokens, a batch of 32, 32 000 words, one softmax instead of an adaptive one. Memories come in as inputs and go out as results of the step.
+GDP (arXiv 1910.01578) places 2, 4 and 8 layers. Widths are those of the paper's large model: 1024, 16 heads, 4096 inside; dropout 0.2; Adam, with gradients clipped
+to norm 0.25. Ours: segments and memory of 128 tokens, a batch of 32, 32 000 words, one softmax instead of an adaptive one, content and position biases per layer.
+Memories come in as inputs and go out as results of the step.
 """
 
 from collections.abc import Sequence
@@ -72,11 +73,21 @@ def _attention(weights: Weights, name: str, x: Any, seen: Any, positions: Any, *
     position_keys = split_heads(dense(weights, f"{name}/position", positions[None], width, bias=False), num_heads)
     content = tf.matmul(split_heads(query + weights(f"{name}/u", width), num_heads), keys, transpose_b=True)
     position = tf.matmul(split_heads(query + weights(f"{name}/v", width), num_heads), position_keys[0], transpose_b=True)
-    shifted = tf.reshape(tf.pad(position, ((0, 0), (0, 0), (0, 0), (1, 0))), (batch_size, num_heads, span + 1, length))
-    position = tf.reshape(shifted[:, :, 1:], (batch_size, num_heads, length, span))
+    position = shifted(position)
     future = tf.constant(np.triu(np.full((length, span), -1e30, np.float32), k=span - length + 1))
     probability = tf.nn.softmax((content + position) * float((width // num_heads) ** -0.5) + future)
     return dense(weights, f"{name}/output", join_heads(tf.matmul(probability, values)), width, bias=False)
+
+
+def shifted(scores: Any) -> Any:
+    """Appendix B: from scores by distance, `[batch, heads, length, span]` with the distances `span - 1` to 0 along the last axis, to scores by key.
+
+    Entries of keys that lie in the future hold what does not belong to them, and are masked.
+    """
+    tf = import_tensorflow()
+    batch_size, num_heads, length, span = scores.shape
+    padded = tf.reshape(tf.pad(scores, ((0, 0), (0, 0), (0, 0), (1, 0))), (batch_size, num_heads, span + 1, length))
+    return tf.reshape(padded[:, :, 1:], (batch_size, num_heads, length, span))
 
 
 def _positions(span: int, width: int) -> np.ndarray:

@@ -1,8 +1,8 @@
 """WaveNet: dilated causal convolutions over audio samples (van den Oord et al., arXiv 1609.03499).
 
-GDP (arXiv 1910.01578) places "2-stack 18-layer" and "4-stack 36-layer": stacks of 9 layers, dilations 1, 2, ..., 256 in each. Filters of width 2, gated units, residual and skip connections,
-256 quantised values, as in sections 2.1 to 2.4 of the WaveNet paper. Ours, which the papers do not print: 512 residual and gated channels, 256 skip channels, a batch
-of 2 clips of 8192 samples; Adam.
+GDP (arXiv 1910.01578) places "2-stack 18-layer" and "4-stack 36-layer": stacks of 9 layers, dilations 1, 2, ..., 256 in each. Filters of width 2, gated units, residual
+and skip connections, 256 quantised values, as in sections 2.1 to 2.4 of the WaveNet paper. Ours, which the papers do not print: 512 residual and gated channels,
+256 skip channels, a batch of 2 clips of 8192 samples; Adam.
 """
 
 from collections.abc import Sequence
@@ -37,7 +37,12 @@ def wavenet_training(
             name = f"layer_{layer}"
             with tf.name_scope(name):
                 gates = _convolution(
-                    weights, f"{name}/dilated", x, 2 * residual_channels, filter_width=_FILTER_WIDTH, dilation=2 ** (layer % layers_per_stack)
+                    weights,
+                    f"{name}/dilated",
+                    x,
+                    2 * residual_channels,
+                    filter_width=_FILTER_WIDTH,
+                    dilation=2 ** (layer % layers_per_stack),
                 )
                 signal, gate = tf.split(gates, 2, axis=3)
                 hidden = tf.tanh(signal) * tf.sigmoid(gate)
