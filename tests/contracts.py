@@ -9,9 +9,7 @@ from gdp.baselines.automatic_device_map import AutomaticDeviceMap
 from gdp.baselines.contiguous import Contiguous
 from gdp.baselines.cpop import Cpop
 from gdp.baselines.cross_entropy import CrossEntropy
-from gdp.baselines.expert_rules import ExpertRules
 from gdp.baselines.heft import Heft
-from gdp.baselines.human_expert import HumanExpert
 from gdp.baselines.list_scheduling import ListScheduling
 from gdp.baselines.local_search import LocalSearch
 from gdp.baselines.m_etf import MEtf
@@ -27,10 +25,6 @@ from gdp.graph import Graph
 from gdp.measurement import Objective, Runtime
 from gdp.placement import Placer
 from gdp.runtime.simulator import Simulator
-
-EXPERT = ExpertRules.model_validate(
-    {"schema": 1, "source": "a test", "placements": [{"rules": [{"module": "", "share": 0.0}, {"module": "layer1", "share": 0.5}]}]}
-)
 
 ALL_PLACERS: dict[str, Callable[[Runtime, int], Placer]] = {
     "single-device": lambda runtime, seed: SingleDevice(runtime=runtime),
@@ -56,8 +50,6 @@ ALL_PLACERS: dict[str, Callable[[Runtime, int], Placer]] = {
     "m-etf-predicted": lambda runtime, seed: MEtf(),
     "m-sct": lambda runtime, seed: MSct(runtime=runtime),
     "m-sct-predicted": lambda runtime, seed: MSct(),
-    "human-expert": lambda runtime, seed: HumanExpert(rules=EXPERT, runtime=runtime),
-    "human-expert-as-written": lambda runtime, seed: HumanExpert(rules=EXPERT),
     "automatic-device-map": lambda runtime, seed: AutomaticDeviceMap(runtime=runtime),
     "automatic-device-map-balanced": lambda runtime, seed: AutomaticDeviceMap(),
     "simulated-annealing": lambda runtime, seed: SimulatedAnnealing(runtime=runtime, evaluations=40, seed=seed),

@@ -1,95 +1,12 @@
-"""Placers that read module paths: the human expert and accelerate's automatic map, on cases worked out by hand."""
-
-import json
-from pathlib import Path
+"""accelerate's automatic map, and what modules do not say, on cases worked out by hand."""
 
 import numpy as np
 import pytest
 from small_graphs import machine, small_graph
 
 from gdp.baselines.automatic_device_map import device_map
-from gdp.baselines.expert_rules import ExpertRules, read_expert_rules
-from gdp.baselines.human_expert import HumanExpert
 from gdp.baselines.module_rules import UNSAID, follow_data
-from gdp.errors import InputError
 from gdp.graph import Phase
-from gdp.runtime.simulator import Simulator
-
-LAYERS = {
-    "schema": 1,
-    "source": "layer by layer",
-    "placements": [
-        {
-            "rules": [
-                {"module": "rnn", "share": 0.0},
-                *({"module": f"rnn.layer{i}", "share": i / 4} for i in range(4)),
-                {"module": "softmax", "share": 0.99},
-            ]
-        },
-        {"devices": [2], "rules": [{"module": "", "share": 0.5}]},
-    ],
-}
-
-
-def write(path: Path, document: object) -> Path:
-    path.write_text(json.dumps(document))
-    return path
-
-
-@pytest.mark.parametrize(
-    ("num_devices", "expected"), [(1, [0] * 6), (2, [0, 0, 1, 1, 0, 1]), (4, [0, 1, 2, 3, 0, 3]), (8, [0, 2, 4, 6, 0, 7])]
-)
-def test_layers_go_to_their_share_of_the_devices(tmp_path: Path, num_devices: int, expected: list[int]) -> None:
-    """`rnn/layer10` is no `rnn/layer1`, so that the shorter rule `rnn` holds for it."""
-    graph = small_graph(
-        [], seconds=[1.0] * 6, module_path=["rnn/layer0", "rnn/layer1/cell", "rnn.layer2", "rnn/layer3/cell/gate", "rnn/layer10", "softmax"]
-    )
-    rules = read_expert_rules(write(tmp_path / "expert.json", LAYERS))
-    assert HumanExpert(rules=rules)(graph, machine(memory_bytes=[2**30] * num_devices)).device.tolist() == expected
-
-
-def test_with_a_runtime_the_best_of_the_experts_placements_is_taken() -> None:
-    graph = small_graph([], seconds=[1.0] * 4, module_path=[f"rnn.layer{i}" for i in range(4)])
-    expert = HumanExpert(rules=ExpertRules.model_validate(LAYERS), runtime=Simulator())
-    cluster = machine(memory_bytes=[2**30] * 4)
-    assert Simulator()(graph, cluster, expert(graph, cluster)).step_time_s == 1.0
-
-
-@pytest.mark.parametrize(
-    ("document", "message"),
-    [
-        ({**LAYERS, "schema": 2}, "wrong at schema"),
-        ({**LAYERS, "author": "me"}, "wrong at author"),
-        ({**LAYERS, "placements": []}, "wrong at placements"),
-        ({**LAYERS, "placements": [{"rules": [{"module": "rnn", "share": 1.0}]}]}, r"wrong at placements.0.rules.0.share"),
-        ({**LAYERS, "placements": [{"devices": [0], "rules": [{"module": "rnn", "share": 0.5}]}]}, "wrong at placements.0.devices.0"),
-        ([], "wrong at the top level"),
-    ],
-)
-def test_wrong_files_are_refused(tmp_path: Path, document: object, message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        read_expert_rules(write(tmp_path / "expert.json", document))
-
-
-def test_files_that_are_no_json_are_refused(tmp_path: Path) -> None:
-    path = tmp_path / "expert.json"
-    for text, message in (
-        ('{"schema": 1, "schema": 1}', "there twice"),
-        ("[" * 100_000, "not JSON"),
-        ("{", "not JSON"),
-        ('"\udcff', "not JSON"),
-    ):
-        path.write_text(text, errors="surrogateescape")
-        with pytest.raises(InputError, match=message):
-            read_expert_rules(path)
-    with pytest.raises(InputError, match="cannot read the expert file"):
-        read_expert_rules(tmp_path / "nothing.json")
-
-
-def test_an_expert_for_other_numbers_of_devices_says_so() -> None:
-    rules = ExpertRules.model_validate({**LAYERS, "placements": LAYERS["placements"][1:]})
-    with pytest.raises(InputError, match="are for 2 devices, not for 3"):
-        HumanExpert(rules=rules)(small_graph([], seconds=[1.0]), machine(memory_bytes=[2**30] * 3))
 
 
 def test_what_is_not_said_follows_the_data() -> None:
