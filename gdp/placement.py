@@ -2,8 +2,6 @@
 
 import dataclasses
 import json
-import math
-from collections import Counter
 from pathlib import Path
 from typing import Annotated, Any, Literal, Protocol, runtime_checkable
 
@@ -16,6 +14,7 @@ from gdp.bounded_file import read_bounded
 from gdp.cluster import MAX_DEVICES, Cluster
 from gdp.errors import InputError
 from gdp.graph import Graph
+from gdp.plain_json import parse_json
 
 MAX_FILE_BYTES = 2**29
 """The most bytes of a placement file that are read."""
@@ -137,8 +136,8 @@ def read_placement(path: Path, graph: Graph, cluster: Cluster) -> Placement:
     """
     data = read_bounded(path, what="the placement file", advice="`gdp place` writes one", max_bytes=MAX_FILE_BYTES)
     try:
-        raw = json.loads(data, object_pairs_hook=_without_repetition, parse_constant=_finite, parse_float=_finite)
-    except (ValueError, RecursionError) as error:
+        raw = parse_json(data)
+    except ValueError as error:
         raise InputError(f"the placement file {path} is not JSON as `gdp place` writes it: {error}; see docs/formats.md") from error
     try:
         document = _PlacementDocument.model_validate(raw)
@@ -177,18 +176,3 @@ def read_placement(path: Path, graph: Graph, cluster: Cluster) -> Placement:
             f"the placement file {path} places op {graph.name[int(device.argmax())]!r} on device {int(device.max())}, but there are {cluster.num_devices}"
         )
     return Placement(device=device.astype(np.int32), origin=Origin(**document.origin.model_dump()))
-
-
-def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        twice, _ = Counter(name for name, _ in pairs).most_common(1)[0]
-        raise ValueError(f"the key {twice!r} is there twice")
-    return found
-
-
-def _finite(text: str) -> float:
-    value = float(text)
-    if not math.isfinite(value):
-        raise ValueError(f"{text[:40]} is no finite number")
-    return value

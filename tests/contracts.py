@@ -5,11 +5,20 @@ from collections.abc import Callable
 
 import numpy as np
 
+from gdp.baselines.automatic_device_map import AutomaticDeviceMap
 from gdp.baselines.contiguous import Contiguous
+from gdp.baselines.cpop import Cpop
+from gdp.baselines.cross_entropy import CrossEntropy
+from gdp.baselines.heft import Heft
 from gdp.baselines.list_scheduling import ListScheduling
 from gdp.baselines.local_search import LocalSearch
+from gdp.baselines.m_etf import MEtf
+from gdp.baselines.m_sct import MSct
+from gdp.baselines.m_topo import MTopo
 from gdp.baselines.metis import Metis, MetisManyTimes
 from gdp.baselines.random_placement import RandomPlacement
+from gdp.baselines.round_robin import RoundRobin
+from gdp.baselines.simulated_annealing import SimulatedAnnealing
 from gdp.baselines.single_device import SingleDevice
 from gdp.cluster import Cluster
 from gdp.graph import Graph
@@ -23,10 +32,28 @@ ALL_PLACERS: dict[str, Callable[[Runtime, int], Placer]] = {
     "random": lambda runtime, seed: RandomPlacement(seed=seed),
     "contiguous": lambda runtime, seed: Contiguous(runtime=runtime),
     "contiguous-all-devices": lambda runtime, seed: Contiguous(),
+    "contiguous-by-memory": lambda runtime, seed: Contiguous(runtime=runtime, balance="memory"),
+    "round-robin": lambda runtime, seed: RoundRobin(runtime=runtime),
+    "round-robin-all-devices": lambda runtime, seed: RoundRobin(),
+    "m-topo": lambda runtime, seed: MTopo(runtime=runtime),
+    "m-topo-all-devices": lambda runtime, seed: MTopo(),
+    "metis-by-bytes": lambda runtime, seed: Metis(seed=seed, weight="bytes"),
     "metis": lambda runtime, seed: Metis(seed=seed),
     "metis-many-times": lambda runtime, seed: MetisManyTimes(runtime=runtime, evaluations=20, seed=seed),
     "list-scheduling": lambda runtime, seed: ListScheduling(runtime=runtime),
     "list-scheduling-predicted": lambda runtime, seed: ListScheduling(),
+    "heft": lambda runtime, seed: Heft(runtime=runtime),
+    "heft-predicted": lambda runtime, seed: Heft(),
+    "cpop": lambda runtime, seed: Cpop(runtime=runtime),
+    "cpop-predicted": lambda runtime, seed: Cpop(),
+    "m-etf": lambda runtime, seed: MEtf(runtime=runtime),
+    "m-etf-predicted": lambda runtime, seed: MEtf(),
+    "m-sct": lambda runtime, seed: MSct(runtime=runtime),
+    "m-sct-predicted": lambda runtime, seed: MSct(),
+    "automatic-device-map": lambda runtime, seed: AutomaticDeviceMap(runtime=runtime),
+    "automatic-device-map-balanced": lambda runtime, seed: AutomaticDeviceMap(),
+    "simulated-annealing": lambda runtime, seed: SimulatedAnnealing(runtime=runtime, evaluations=40, seed=seed),
+    "cross-entropy": lambda runtime, seed: CrossEntropy(runtime=runtime, evaluations=40, seed=seed, batch_size=10),
     "local-search": lambda runtime, seed: LocalSearch(runtime=runtime, evaluations=40, seed=seed),
     "local-search-bottleneck": lambda runtime, seed: LocalSearch(runtime=runtime, evaluations=40, seed=seed, objective="bottleneck"),
 }

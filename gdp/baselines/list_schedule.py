@@ -8,6 +8,7 @@ import numba
 import numpy as np
 from jaxtyping import Float64, Int32
 
+from gdp.baselines.scheduling_problem import offsets, scheduling_problem
 from gdp.capture.coarsening import Grouping
 from gdp.cluster import Cluster
 from gdp.graph import Graph
@@ -32,31 +33,25 @@ def list_schedule(graph: Graph, cluster: Cluster, grouping: Grouping, *, by_rank
     that are decided counts, too: without it, what must stay together over the whole step (a recurrent layer's weights) all lands where the input is. An op without
     inputs (a variable, the program's input) waits for its first consumer and goes with it.
     """
-    seconds = op_time_s(graph, cluster)
-    group_s = np.zeros((grouping.num_groups, cluster.num_devices))
-    np.add.at(group_s, grouping.group_of_op, seconds)
-    group_params = np.zeros(grouping.num_groups, np.int64)
-    np.add.at(group_params, grouping.group_of_op, graph.param_bytes)
-    by_consumer = np.argsort(graph.edge_consumer, kind="stable")
-    by_tensor = np.argsort(graph.edge_tensor, kind="stable")
+    problem = scheduling_problem(graph, cluster, grouping)
     device, end_s, overflows = _schedule(
-        seconds,
-        grouping.group_of_op,
-        group_s,
-        group_params,
-        graph.temp_bytes,
-        graph.tensor_producer,
-        graph.tensor_bytes,
-        _offsets(graph.edge_consumer, graph.num_ops),
-        graph.edge_tensor[by_consumer],
-        _offsets(graph.edge_tensor, graph.num_tensors),
-        graph.edge_consumer[by_tensor],
-        _offsets(graph.tensor_producer, graph.num_ops),
-        cluster.memory_bytes,
-        cluster.bandwidth_bytes_per_s,
-        cluster.latency_s,
-        cluster.channel,
-        cluster.num_channels,
+        problem.op_s,
+        problem.group_of_op,
+        problem.group_s,
+        problem.group_param_bytes,
+        problem.temp_bytes,
+        problem.tensor_producer,
+        problem.tensor_bytes,
+        problem.in_start,
+        problem.in_tensor,
+        problem.use_start,
+        problem.use_consumer,
+        problem.out_start,
+        problem.memory_bytes,
+        problem.bandwidth_bytes_per_s,
+        problem.latency_s,
+        problem.channel,
+        problem.num_channels,
         upward_rank_s(graph, cluster),
         by_rank,
         transfer_weight,
@@ -75,11 +70,7 @@ def upward_rank_s(graph: Graph, cluster: Cluster) -> Float64[np.ndarray, " ops"]
     mean_s = op_time_s(graph, cluster).mean(axis=1)
     order = np.argsort(graph.edge_producer, kind="stable")
     transfer_s = latency_s + s_per_byte * graph.tensor_bytes[graph.edge_tensor[order]]
-    return np.asarray(_upward_rank(mean_s, _offsets(graph.edge_producer, graph.num_ops), graph.edge_consumer[order], transfer_s))
-
-
-def _offsets(keys: np.ndarray, count: int) -> np.ndarray:
-    return np.concatenate([[0], np.cumsum(np.bincount(keys, minlength=count))]).astype(np.int64)
+    return np.asarray(_upward_rank(mean_s, offsets(graph.edge_producer, graph.num_ops), graph.edge_consumer[order], transfer_s))
 
 
 @numba.njit(cache=True)

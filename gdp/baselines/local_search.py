@@ -11,13 +11,10 @@ import dataclasses
 import numpy as np
 from jaxtyping import Float64, Int32
 
-from gdp.baselines.contiguous import contiguous_splits
-from gdp.baselines.list_scheduling import list_schedules
-from gdp.baselines.metis import metis_partitions
 from gdp.baselines.neighbourhood import Neighbourhood
 from gdp.baselines.score import scores
 from gdp.baselines.search_result import SearchResult
-from gdp.baselines.single_device import single_devices
+from gdp.baselines.starting_points import starting_points
 from gdp.cluster import Cluster
 from gdp.errors import InputError
 from gdp.graph import Graph
@@ -25,7 +22,6 @@ from gdp.measurement import Objective, Runtime
 from gdp.placement import Origin, Placement
 
 _FIRST_TEMPERATURE, _LAST_TEMPERATURE = 0.01, 0.0003
-_LIST_SCHEDULES_TRIED = 8
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -53,7 +49,8 @@ class LocalSearch:
     def search(self, graph: Graph, cluster: Cluster) -> SearchResult:
         """The best placement, and the best time after each evaluation."""
         generator = np.random.default_rng(self.seed)
-        start = self._starting_points(graph, cluster)[: self.evaluations]
+        partitions = 1 + self.evaluations // 10
+        start = starting_points(graph, cluster, num_partitions=partitions, seed=self.seed)[: self.evaluations]
         start_scores = self._scores(graph, cluster, start)
         curve = start_scores.tolist()
         current, current_score = np.array(start[int(start_scores.argmin())]), float(start_scores.min())
@@ -74,13 +71,6 @@ class LocalSearch:
                 best, best_score = chosen, score
         origin = Origin(placer="local-search", seed=self.seed, evaluations=len(curve))
         return SearchResult.from_scores(Placement(device=np.array(best), origin=origin), curve)
-
-    def _starting_points(self, graph: Graph, cluster: Cluster) -> Int32[np.ndarray, "batch ops"]:
-        """Single devices, contiguous stages, the most promising list schedules, and METIS partitions for a tenth of the budget; each once."""
-        schedules = [schedule.device for schedule in list_schedules(graph, cluster)[:_LIST_SCHEDULES_TRIED]]
-        partitions = metis_partitions(graph, cluster, count=1 + self.evaluations // 10, seed=self.seed)
-        rows = [*single_devices(graph, cluster), *contiguous_splits(graph, cluster)[1:], *schedules, *partitions]
-        return np.stack(list({row.tobytes(): row for row in rows}.values()))
 
     def _scores(self, graph: Graph, cluster: Cluster, device: Int32[np.ndarray, "batch ops"]) -> Float64[np.ndarray, " batch"]:
         return scores(self.runtime.batch(graph, cluster, device), cluster, objective=self.objective)

@@ -1,6 +1,6 @@
 """Balanced minimum cuts by METIS (Karypis and Kumar, SIAM J. Sci. Comput. 20, 1998), as the placement papers use it.
 
-METIS sees an undirected graph: it balances seconds and minimises bytes cut, and knows neither order, nor latency, nor memory.
+METIS sees an undirected graph: it balances seconds (or, by `bytes`, the memory of parameters and tensors) and minimises bytes cut, and knows neither order nor latency.
 """
 
 import ctypes
@@ -9,12 +9,13 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Literal
 
 import numpy as np
 import pymetis
 from jaxtyping import Float64, Int32
 
-from gdp.baselines.quotient import Quotient, quotient
+from gdp.baselines.quotient import Quotient, quotient, resident_bytes
 from gdp.baselines.score import scores
 from gdp.baselines.search_result import SearchResult
 from gdp.capture.coarsening import Grouping, coarsen
@@ -37,16 +38,20 @@ class Metis:
     seed: int = 0
     imbalance: float = _IMBALANCE
     """the heaviest part may weigh this fraction more than its share."""
+    weight: Literal["cost", "bytes"] = "cost"
+    """what is balanced: seconds in proportion to speed, or bytes in proportion to memory."""
 
     def __post_init__(self) -> None:
         _check_imbalance(self.imbalance)
 
     def __call__(self, graph: Graph, cluster: Cluster) -> Placement:
         grouping = coarsen(graph)
-        problem = _Problem(graph, cluster, grouping)
+        problem = _Problem(graph, cluster, grouping, self.weight)
         with _silent():
             parts = problem.partition(seed=self.seed, imbalance=self.imbalance, num_parts=cluster.num_devices, recursive=False)
-        return Placement(device=grouping.expand(parts), origin=Origin(placer="metis", seed=self.seed))
+        return Placement(
+            device=grouping.expand(parts), origin=Origin(placer="metis" if self.weight == "cost" else "metis-by-bytes", seed=self.seed)
+        )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -83,7 +88,7 @@ class MetisManyTimes:
 def metis_partitions(graph: Graph, cluster: Cluster, *, count: int, seed: int) -> Int32[np.ndarray, "count ops"]:
     """Random partitions, see `MetisManyTimes`; row 0 is that of `Metis(seed=seed)`, and fewer rows are the first ones of more."""
     grouping = coarsen(graph)
-    problem = _Problem(graph, cluster, grouping)
+    problem = _Problem(graph, cluster, grouping, "cost")
     generator = np.random.default_rng(seed)
     with _silent():
         rows = [problem.partition(seed=seed, imbalance=_IMBALANCE, num_parts=cluster.num_devices, recursive=False)]
@@ -119,20 +124,24 @@ def _silent() -> Iterator[None]:
 class _Problem:
     """The weighted undirected graph that METIS partitions."""
 
-    def __init__(self, graph: Graph, cluster: Cluster, grouping: Grouping) -> None:
+    def __init__(self, graph: Graph, cluster: Cluster, grouping: Grouping, weight: Literal["cost", "bytes"]) -> None:
         whole = quotient(graph, cluster, grouping)
         self.num_groups = grouping.num_groups
         self.xadj, self.adjacency, self.edge_weight = _undirected(whole, self.num_groups)
-        self.speed: Float64[np.ndarray, " devices"] = 1.0 / np.maximum(whole.time_s.sum(axis=0), 1e-30)
-        mean_s = whole.time_s.mean(axis=1)
-        self.vertex_weight = np.rint(mean_s / max(float(mean_s.sum()), 1e-30) * _VERTEX_UNITS).astype(np.int32)
+        if weight == "cost":
+            size = whole.time_s.mean(axis=1)
+            self.strength: Float64[np.ndarray, " devices"] = 1.0 / np.maximum(whole.time_s.sum(axis=0), 1e-30)
+        else:
+            size = resident_bytes(graph, grouping).astype(np.float64)
+            self.strength = np.maximum(cluster.memory_bytes, 1).astype(np.float64)
+        self.vertex_weight = np.rint(size / max(float(size.sum()), 1e-30) * _VERTEX_UNITS).astype(np.int32)
 
     def partition(self, *, seed: int, imbalance: float, num_parts: int, recursive: bool) -> Int32[np.ndarray, " groups"]:
         num_parts = min(num_parts, self.num_groups)
         if num_parts == 1:
-            return np.full(self.num_groups, int(self.speed.argmax()), np.int32)
-        chosen = np.sort(np.argsort(-self.speed, kind="stable")[:num_parts])
-        share = self.speed[chosen] / self.speed[chosen].sum()
+            return np.full(self.num_groups, int(self.strength.argmax()), np.int32)
+        chosen = np.sort(np.argsort(-self.strength, kind="stable")[:num_parts])
+        share = self.strength[chosen] / self.strength[chosen].sum()
         parts = pymetis.part_graph(
             num_parts,
             pymetis.CSRAdjacency(self.xadj, self.adjacency),

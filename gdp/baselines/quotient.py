@@ -48,6 +48,14 @@ def quotient(graph: Graph, cluster: Cluster, grouping: Grouping) -> Quotient:
     )
 
 
+def resident_bytes(graph: Graph, grouping: Grouping) -> Int64[np.ndarray, " groups"]:
+    """The parameters and outputs of each group: what a device holds that has the group, if it keeps every tensor until the end of the step."""
+    total = np.zeros(grouping.num_groups, np.int64)
+    np.add.at(total, grouping.group_of_op, graph.param_bytes)
+    np.add.at(total, grouping.group_of_op[graph.tensor_producer], graph.tensor_bytes)
+    return total
+
+
 def stage_order(graph: Graph, grouping: Grouping) -> Int64[np.ndarray, " groups"]:
     """The groups in the order in which an expert would cut the model into stages: a backward op stands with the forward op whose activation it reads.
 

@@ -1,118 +1,208 @@
-"""`gdp compare`: placers x workloads x clusters, one table."""
+"""`gdp compare`: placers x workloads x clusters x seeds, one table with bounds."""
 
-from collections.abc import Sequence
+import dataclasses
+import json
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
+import numpy as np
 import typer
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from gdp.candidate import Candidate
-from gdp.cli.table import milliseconds, status_text
-from gdp.measurement import Objective, Status
+from gdp.cli.placers import SEEDED, Setting, chosen, placer
+from gdp.cli.table import milliseconds
+from gdp.errors import InputError
+from gdp.measurement import Objective
 from gdp.runtime.verdict import Dispatch
+
+SINGLE = "single-device"
+_MOST_CELLS = 6
+"""Tables of more cells show the means alone; all cells are in the file."""
 
 
 def compare(
     workloads: Annotated[str, typer.Option(help="names of the catalog or MODELs, comma-separated")],
     clusters: Annotated[str, typer.Option(help="presets or YAML files, comma-separated")] = "p100x2,p100x4",
-    policy: Annotated[str, typer.Option(help="the policy to compare")] = "gdp-tiny",
-    budget: Annotated[int, typer.Option(min=1, max=65536, help="evaluations for the policy, local search and METIS many times, each")] = 64,
+    placers: Annotated[str, typer.Option(help="comma-separated, or all")] = "all",
+    budget: Annotated[int, typer.Option(min=1, max=2**20, help="evaluations for every anytime placer, the policy among them")] = 64,
     samples: Annotated[int | None, typer.Option(min=1, max=65536, help="evaluations for the policy alone, where they shall differ")] = None,
+    seeds: Annotated[int, typer.Option(min=1, max=1000, help="how often every placer that draws is asked; medians are shown")] = 1,
+    policy: Annotated[str, typer.Option(help="the policy to compare")] = "gdp-tiny",
     objective: Annotated[Objective, typer.Option(help="step_time, or bottleneck when steps are pipelined")] = "step_time",
-    dispatch: Annotated[Dispatch, typer.Option(help="which ready op a device takes")] = "ready_order",
-    seed: Annotated[int, typer.Option(min=0, max=2**63 - 1)] = 0,
-    out: Annotated[Path | None, typer.Option(help="write the rows as JSON")] = None,
+    dispatch: Annotated[
+        Dispatch | None, typer.Option(help="which ready op a device takes; else as the framework of each graph has it")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="write the rows as JSON, cell by cell; what an earlier, equal command left there is kept")
+    ] = None,
 ) -> None:
-    """Simulate every placer on every workload and cluster; ratios are to the best single device."""
-    import json
-
-    from gdp.atomic_file import write_text
-    from gdp.baselines.local_search import LocalSearch
-    from gdp.baselines.metis import MetisManyTimes
-    from gdp.baselines.random_placement import RandomPlacement
-    from gdp.cli.candidates import SINGLE, ZERO_SHOT, policy_placer, simple_placers
-    from gdp.cli.machine import resolve_cluster
-    from gdp.cli.model import resolve_model
+    """Simulate every placer on every workload and cluster, with the same budget for all; lower bounds stand beside."""
     from gdp.cli.report_data import environment
-    from gdp.compare import candidates
-    from gdp.runtime.simulator import Simulator
 
-    runtime = Simulator(dispatch=dispatch)
-    placers = {"random": RandomPlacement(seed=seed), **simple_placers(runtime=runtime, seed=seed, objective=objective)}
-    placers["metis many times"] = MetisManyTimes(runtime=runtime, evaluations=budget, seed=seed, objective=objective)
-    placers["local search"] = LocalSearch(runtime=runtime, evaluations=budget, seed=seed, objective=objective)
-    placers[ZERO_SHOT] = policy_placer(policy, runtime=runtime, num_samples=samples or budget, seed=seed, objective=objective)
-    machines = {name: resolve_cluster(name) for name in clusters.split(",")}
+    names = chosen(placers)
+    settings = {
+        "policy": policy,
+        "samples": samples or budget,
+        "budget": budget,
+        "seeds": seeds,
+        "objective": objective,
+        "dispatch": dispatch,
+    }
+    document: dict[str, Any] = {**settings, "environment": environment(), "rows": _kept(out, settings)}
     console, progress = Console(), Console(stderr=True)
-    by_cell: dict[tuple[str, str], list[Candidate]] = {}
+    cells = [(workload, cluster) for workload in workloads.split(",") for cluster in clusters.split(",")]
+    asked = Setting(
+        runtime=_simulator(dispatch or "ready_order"),
+        budget=budget,
+        seed=0,
+        objective=objective,
+        policy=policy,
+        samples=samples or budget,
+        family=None,
+    )
     with progress.status("") as status:
-        for workload in workloads.split(","):
-            status.update(Text(f"capturing {workload}"))
-            graph = resolve_model(workload).graph
-            for machine, cluster in machines.items():
-                status.update(Text(f"{workload} on {machine}: cell {len(by_cell) + 1} of {(workloads.count(',') + 1) * len(machines)}"))
-                by_cell[workload, machine] = candidates(graph, cluster, placers, runtime=runtime)
-    title = f"predicted ms ({objective.replace('_', ' ')}, {dispatch.replace('_', ' ')}); {budget} evaluations for a search, {samples or budget} for the policy {policy}"
+        for row in _missing(cells, names, seeds, document["rows"], asked, dispatch, status):
+            document["rows"].append(row)
+            if out is not None:
+                _write(out, document)
+    wanted = [
+        row for row in document["rows"] if (row["workload"], row["cluster"]) in cells and row["placer"] in names and row["seed"] < seeds
+    ]
     if not console.is_terminal:
         console = Console(width=160)
-    console.print(_table(title, by_cell, list(placers), reference=SINGLE, objective=objective))
+    title = f"{objective.replace('_', ' ')}, predicted ms; {budget} evaluations for a search, {samples or budget} for the policy {policy}; {seeds} seeds"
+    console.print(_table(title, cells, names, wanted))
     if out is not None:
-        rows = [
-            {
-                "workload": workload,
-                "cluster": machine,
-                "placer": answer.name,
-                "status": answer.judged.status.name.lower(),
-                f"{objective}_s": answer.objective_s(objective) if answer.judged.status == Status.OK else None,
-                "evaluations": answer.placement.origin.evaluations,
-                "wall_s": answer.wall_s,
-            }
-            for (workload, machine), answers in by_cell.items()
-            for answer in answers
-        ]
-        document = {
-            "policy": policy,
-            "samples": samples or budget,
-            "budget": budget,
-            "dispatch": dispatch,
-            "seed": seed,
-            "environment": environment(),
-        }
-        write_text(out, json.dumps(document | {"rows": rows}, indent=1) + "\n")
+        _write(out, document)
         console.print(f"wrote {out}", markup=False)
 
 
-def _table(
-    title: str, by_cell: dict[tuple[str, str], list[Candidate]], placers: Sequence[str], *, reference: str, objective: Objective
-) -> Table:
-    """One row a cell, the fastest in bold; last the geometric means of ratios to `reference`, each over the cells in which both run."""
-    table = Table(title=Text(title), title_justify="left", title_style="bold")
-    for column in ("workload", "cluster"):
-        table.add_column(column, no_wrap=True)
-    for placer in placers:
-        table.add_column(placer, justify="right")
-    for (workload, machine), answers in by_cell.items():
-        fastest = min(answer.objective_s(objective) for answer in answers)
-        cells = [
-            milliseconds(answer.objective_s(objective)) if answer.judged.status == Status.OK else status_text(answer.judged.status)
-            for answer in answers
+def _missing(
+    cells: Sequence[tuple[str, str]],
+    names: Sequence[str],
+    seeds: int,
+    known: list[dict[str, Any]],
+    asked: Setting,
+    dispatch: Dispatch | None,
+    status: Any,
+) -> Iterator[dict[str, Any]]:
+    """The rows that are not known yet, one after the other."""
+    from gdp.baselines.bounds import lower_bound
+    from gdp.cli.machine import resolve_cluster
+    from gdp.cli.model import resolve_model
+    from gdp.compare import candidates
+    from gdp.workloads.catalog import CATALOG
+
+    done = {(row["workload"], row["cluster"], row["placer"], row["seed"]) for row in known}
+    machines = {name: resolve_cluster(name) for name in dict.fromkeys(cluster for _, cluster in cells)}
+    family = {entry.name: entry.family for entry in CATALOG}
+    model, captured = None, ""
+    for number, (workload, machine) in enumerate(cells, start=1):
+        missing = [
+            (name, seed) for name in names for seed in range(seeds if name in SEEDED else 1) if (workload, machine, name, seed) not in done
         ]
-        bold = ["bold" if answer.objective_s(objective) == fastest else "" for answer in answers]
-        table.add_row(Text(workload), Text(machine), *(Text(cell, style=style) for cell, style in zip(cells, bold, strict=True)))
-    table.add_section()
-    table.add_row("geometric mean", f"to {reference}", *(_mean(by_cell, placer, reference, objective) for placer in placers))
+        if not missing:
+            continue
+        if captured != workload or model is None:
+            status.update(Text(f"capturing {workload}"))
+            model, captured = resolve_model(workload), workload
+        runtime = _simulator(dispatch or model.dispatch)
+        bound = lower_bound(model.graph, machines[machine], objective=asked.objective)
+        for name, seed in missing:
+            status.update(Text(f"{workload} on {machine} (cell {number} of {len(cells)}): {name}"))
+            built = placer(name, dataclasses.replace(asked, runtime=runtime, seed=seed, family=family.get(workload)))
+            row = {"workload": workload, "cluster": machine, "placer": name, "seed": seed, "num_ops": model.graph.num_ops}
+            row |= {"bound_s": bound.value_s if np.isfinite(bound.value_s) else None, "bound": bound.bound}
+            if built is None:
+                yield row | {"status": "unknown", f"{asked.objective}_s": None, "evaluations": 0, "wall_s": 0.0}
+                continue
+            (answer,) = candidates(model.graph, machines[machine], {name: built}, runtime=runtime)
+            seconds = answer.objective_s(asked.objective)
+            yield row | {
+                "status": answer.judged.status.name.lower(),
+                f"{asked.objective}_s": seconds if np.isfinite(seconds) else None,
+                "evaluations": answer.placement.origin.evaluations,
+                "wall_s": answer.wall_s,
+            }
+
+
+def _simulator(dispatch: Dispatch) -> Any:
+    from gdp.runtime.simulator import Simulator
+
+    return Simulator(dispatch=dispatch)
+
+
+def _kept(out: Path | None, settings: dict[str, Any]) -> list[dict[str, Any]]:
+    """The rows of an earlier command of the same settings; none where there is no such file."""
+    if out is None or not out.exists():
+        return []
+    try:
+        document = json.loads(out.read_bytes())
+        rows = document["rows"]
+        same = all(document[name] == value for name, value in settings.items())
+        complete = all(
+            {"workload", "cluster", "placer", "seed", "status", "bound_s", f"{settings['objective']}_s"} <= set(row) for row in rows
+        )
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        raise InputError(f"--out names {out}, which is no file of `gdp compare` ({type(error).__name__}); name another") from error
+    if not same or not complete:
+        raise InputError(f"--out names {out}, which holds a comparison of other settings; name another file")
+    return list(rows)
+
+
+def _write(out: Path, document: dict[str, Any]) -> None:
+    from gdp.atomic_file import write_text
+
+    write_text(out, json.dumps(document, indent=1, allow_nan=False) + "\n")
+
+
+def _table(title: str, cells: Sequence[tuple[str, str]], names: Sequence[str], rows: Sequence[dict[str, Any]]) -> Table:
+    """One row a placer; the fastest of each cell in bold; last the geometric means over the cells in which it runs."""
+    seconds = {
+        (name, cell): _median([row for row in rows if row["placer"] == name and (row["workload"], row["cluster"]) == cell])
+        for name in names
+        for cell in cells
+    }
+    bounds = {(row["workload"], row["cluster"]): row["bound_s"] or np.nan for row in rows}
+    best = {cell: min((seconds[name, cell] for name in names), default=np.inf) for cell in cells}
+    shown = cells if len(cells) <= _MOST_CELLS else []
+    table = Table(title=Text(title), title_justify="left", title_style="bold")
+    table.add_column("placer", no_wrap=True)
+    for workload, cluster in shown:
+        table.add_column(f"{workload} {cluster}", justify="right")
+    for column in ("over single", "over expert", "over best", "over bound", "runs in"):
+        table.add_column(column, justify="right")
+    if shown:
+        table.add_row("lower bound", *(milliseconds(bounds[cell]) for cell in shown), "", "", "", "", "")
+    for name in names:
+        own = {cell: seconds[name, cell] for cell in cells}
+        figures = [
+            Text(milliseconds(own[cell]), style="bold" if own[cell] == best[cell] and np.isfinite(own[cell]) else "") for cell in shown
+        ]
+        references = [
+            {cell: seconds.get((SINGLE, cell), np.inf) for cell in cells},
+            {cell: seconds.get(("expert", cell), np.inf) for cell in cells},
+            best,
+            bounds,
+        ]
+        runs = sum(np.isfinite(value) for value in own.values())
+        table.add_row(name, *figures, *(_mean_ratio(own, reference) for reference in references), f"{runs}/{len(cells)}")
     return table
 
 
-def _mean(by_cell: dict[tuple[str, str], list[Candidate]], placer: str, reference: str, objective: Objective) -> str:
-    from gdp.compare import geometric_mean_ratio
+def _median(rows: Sequence[dict[str, Any]]) -> float:
+    times = [row[key] if row[key] is not None else np.inf for row in rows for key in row if key in ("step_time_s", "bottleneck_s")]
+    return float(np.median(times)) if times else np.inf
 
-    named = [{answer.name: answer for answer in answers} for answers in by_cell.values()]
-    both = [cell for cell in named if cell[placer].judged.status == cell[reference].judged.status == Status.OK]
-    if not both:
-        return "-"
-    mean = geometric_mean_ratio([cell[placer] for cell in both], [cell[reference] for cell in both], objective=objective)
-    return f"{mean:.3f}" if len(both) == len(named) else f"{mean:.3f} ({len(both)} of {len(named)})"
+
+def _mean_ratio(own: dict[tuple[str, str], float], reference: dict[tuple[str, str], float]) -> str:
+    """Geometric mean over the cells in which both run; a dash where there is none."""
+    ratios = [
+        own[cell] / reference[cell]
+        for cell in own
+        if np.isfinite(own[cell]) and np.isfinite(reference[cell]) and reference[cell] > 0 and own[cell] > 0
+    ]
+    return f"{float(np.exp(np.mean(np.log(ratios)))):.3f}" if ratios else "-"

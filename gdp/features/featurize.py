@@ -11,9 +11,9 @@ from gdp.cluster import Cluster
 from gdp.errors import InputError
 from gdp.features.config import PHASES, FeatureConfig
 from gdp.features.graph_tensors import GraphTensors
-from gdp.features.levels import b_level, t_level
 from gdp.features.vocabulary import type_ids
 from gdp.graph import CONTROL, Graph
+from gdp.runtime.levels import b_level, t_level
 from gdp.runtime.roofline import op_time_s
 from gdp.runtime.verdict import Dispatch
 
@@ -55,7 +55,7 @@ def featurize(
     around = np.bincount(np.concatenate([edges.producer, edges.consumer]), weights=np.tile(mean_transfer, 2), minlength=count)
 
     op_transfer = _pair_mean(latency) + graph.tensor_bytes[graph.edge_tensor] * _pair_mean(time_per_byte)
-    before = t_level(graph, fastest_s / unit_s)
+    before = t_level(graph, fastest_s / unit_s, np.zeros(graph.num_edges))
     after = b_level(graph, fastest_s / unit_s, np.zeros(graph.num_edges))
     rank = b_level(graph, op_s.mean(axis=1) / unit_s, op_transfer)
     path = max(float((before + after).max()), 1e-12)

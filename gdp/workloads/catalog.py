@@ -4,6 +4,7 @@ import dataclasses
 import difflib
 import functools
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -17,7 +18,8 @@ from gdp.errors import InputError
 from gdp.graph import Graph
 from gdp.runtime.verdict import Dispatch
 from gdp.workloads.branching import branching_network, example_inputs
-from gdp.workloads.inception_v3 import inception_v3_training
+from gdp.workloads.papers_suite import PAPERS_SUITE
+from gdp.workloads.split import Split
 from gdp.workloads.synthetic import cells, layered, series_parallel, unrolled_rnn
 from gdp.workloads.torch_models import (
     decoder_transformer,
@@ -29,7 +31,6 @@ from gdp.workloads.torch_models import (
     unrolled_lstm,
 )
 
-Split = Literal["pretraining", "validation", "hold-out"]
 Framework = Literal["synthetic", "pytorch", "tensorflow"]
 
 
@@ -44,6 +45,8 @@ class Workload:
     split: Split
     build: Callable[[], Graph]
     """captures or draws the graph; the same one every time."""
+    capture: Callable[[], Graph] | None = None
+    """captures afresh what `build` reads from `datasets/` where it is stored (`python -m gdp.workloads.build` stores it)."""
     program: Callable[[], tuple[nn.Module, tuple[Any, ...]]] | None = None
     """the PyTorch module and its example inputs, where it has weights and can really run."""
 
@@ -102,10 +105,24 @@ def _branching() -> Graph:
     return capture(*_branching_program()).graph
 
 
-def _inception_v3_training() -> Graph:
-    """The stored graph where it is bundled, else a fresh capture, which needs TensorFlow."""
-    stored = bundled("datasets") / "inception_v3_training.parquet"
-    return read_graph(stored) if stored.is_file() else inception_v3_training()
+def stored_path(name: str) -> Path:
+    """Where the graph of the workload `name` is stored, if it is."""
+    return bundled("datasets") / f"{name.replace('-', '_')}.parquet"
+
+
+def _stored(name: str, capture: Callable[[], Graph]) -> Graph:
+    """The stored graph where it is bundled, else a fresh capture."""
+    path = stored_path(name)
+    return read_graph(path) if path.is_file() else capture()
+
+
+def _tensorflow(family: str, split: Split, *captures: tuple[str, Callable[[], Graph]]) -> tuple[Workload, ...]:
+    return tuple(
+        Workload(
+            name=name, family=family, framework="tensorflow", split=split, build=functools.partial(_stored, name, capture), capture=capture
+        )
+        for name, capture in captures
+    )
 
 
 CATALOG: tuple[Workload, ...] = (
@@ -153,6 +170,6 @@ CATALOG: tuple[Workload, ...] = (
         ("two-tower-recommender-24", functools.partial(two_tower_recommender, num_tables=24, batch_size=8192)),
     ),
     Workload(name="branching", family="branching", framework="pytorch", split="hold-out", build=_branching, program=_branching_program),
-    Workload(name="inception-v3-training", family="inception", framework="tensorflow", split="hold-out", build=_inception_v3_training),
+    *(entry for family, split, captures in PAPERS_SUITE for entry in _tensorflow(family, split, *captures)),
 )
 """Every named workload."""

@@ -14,6 +14,7 @@ import yaml
 from gdp.bundled import bundled
 from gdp.capture.parquet import read_graph, write_graphs
 from gdp.cli.main import main
+from gdp.cli.placers import PLACERS, SEEDED
 from gdp.cluster import preset, read_cluster
 from gdp.hub import save_checkpoint
 from gdp.hub.card import Card
@@ -147,16 +148,36 @@ def test_an_op_that_the_policy_never_saw_is_placed(gdp: Gdp, policy: str, graph_
 
 
 def test_compare_writes_every_cell(gdp: Gdp, policy: str, graph_file: Path) -> None:
-    code, out, err = gdp(
-        "compare", "--workloads", str(graph_file), "--clusters", "p100x2,cpu-gpu", "--policy", policy, "--samples", "4", "--budget", "20",
-        "--out", "rows.json",
-    )  # fmt: skip
+    command = [
+        "compare",
+        "--workloads",
+        str(graph_file),
+        "--clusters",
+        "p100x2,cpu-gpu",
+        "--policy",
+        policy,
+        "--samples",
+        "4",
+        "--budget",
+        "20",
+    ]
+    command += ["--seeds", "2", "--out", "rows.json"]
+    code, out, err = gdp(*command)
     assert code == 0, err
     document = json.loads(Path("rows.json").read_text())
-    cells = {(row["cluster"], row["placer"]): row for row in document["rows"]}
-    assert len(cells) == 2 * 8 and {"random", "metis many times", "local search", "zero-shot"} <= {placer for _, placer in cells}
-    assert cells["p100x2", "local search"]["evaluations"] == cells["p100x2", "metis many times"]["evaluations"] == 20
-    assert "geometric mean" in out
+    cells = {(row["cluster"], row["placer"], row["seed"]): row for row in document["rows"]}
+    assert len(cells) == 2 * (len(PLACERS) + len(SEEDED))
+    searches = ("metis-many-times", "local-search", "simulated-annealing", "cross-entropy")
+    assert {cells["p100x2", name, seed]["evaluations"] for name in searches for seed in (0, 1)} == {20}
+    assert cells["p100x2", "zero-shot", 0]["evaluations"] == 4 and cells["p100x2", "expert", 0]["status"] == "unknown"
+    ran = [row for row in document["rows"] if row["status"] == "ok"]
+    assert len(ran) > 40 and all(row["bound_s"] <= row["step_time_s"] for row in ran)
+    assert "over bound" in out and "lower bound" in out
+    before = document["rows"]
+    code, again, err = gdp(*command)
+    assert code == 0 and json.loads(Path("rows.json").read_text())["rows"] == before, err
+    code, _, err = gdp(*[word if word != "20" else "30" for word in command])
+    assert code == 2 and "other settings" in err
 
 
 def test_devices_writes_a_cluster_that_is_read_back(gdp: Gdp) -> None:

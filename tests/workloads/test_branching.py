@@ -32,7 +32,9 @@ def test_the_best_split_of_every_block_is_balanced() -> None:
 def test_coarsening_keeps_the_branches_of_a_block_apart() -> None:
     graph = capture(built(0), example_inputs(torch.Generator().manual_seed(0), batch_size=1)).graph
     grouping = coarsen(graph)
-    assert grouping.num_groups >= 1 + 2 * (4 + 1)  # the stem; four branches and their join per block, the head with the last join; or parts of these
+    assert grouping.num_groups >= 1 + 2 * (
+        4 + 1
+    )  # the stem; four branches and their join per block, the head with the last join; or parts of these
     for group in range(grouping.num_groups):
         branches = {path.split(".")[2] for path in np.array(graph.module_path)[grouping.group_of_op == group] if path.count(".") > 1}
         assert len(branches) <= 1

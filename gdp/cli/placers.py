@@ -1,0 +1,191 @@
+"""The placers that `gdp compare` puts side by side, by the names that are typed."""
+
+import dataclasses
+import difflib
+from collections.abc import Callable
+
+from gdp.cli.candidates import policy_placer
+from gdp.errors import InputError
+from gdp.measurement import Objective
+from gdp.placement import Placer
+from gdp.runtime.simulator import Simulator
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Setting:
+    """What a placer is built for."""
+
+    runtime: Simulator
+    budget: int
+    """evaluations of every anytime placer."""
+    seed: int
+    objective: Objective
+    policy: str
+    samples: int
+    """evaluations of the policy."""
+    family: str | None
+    """of the workload, which the human expert needs; `None` for a model of the user's."""
+
+
+def chosen(text: str) -> list[str]:
+    """The names in a comma-separated list; `all` stands for all of them. Raises `InputError` with the nearest name for one that is none."""
+    names = list(dict.fromkeys(PLACERS if text == "all" else text.split(",")))
+    for name in names:
+        if name not in PLACERS:
+            close = difflib.get_close_matches(name, PLACERS, n=1, cutoff=0.4)
+            hint = f"did you mean {close[0]!r}? " if close else ""
+            raise InputError(f"there is no placer {name!r}; {hint}known are {', '.join(PLACERS)}, and all")
+    return names
+
+
+def placer(name: str, setting: Setting) -> Placer | None:
+    """The placer of this name; `None` where it has nothing to say, as an expert of a workload that no family is known of."""
+    return PLACERS[name](setting)
+
+
+def _single_device(setting: Setting) -> Placer:
+    from gdp.baselines.single_device import SingleDevice
+
+    return SingleDevice(runtime=setting.runtime, objective=setting.objective)
+
+
+def _expert(setting: Setting) -> Placer | None:
+    from gdp.baselines.expert import Expert, expert_families, expert_rules
+
+    return Expert(rules=expert_rules(setting.family)) if setting.family in expert_families() else None
+
+
+def _random(setting: Setting) -> Placer:
+    from gdp.baselines.random_placement import RandomPlacement
+
+    return RandomPlacement(seed=setting.seed)
+
+
+def _round_robin(setting: Setting) -> Placer:
+    from gdp.baselines.round_robin import RoundRobin
+
+    return RoundRobin(runtime=setting.runtime, objective=setting.objective)
+
+
+def _contiguous(setting: Setting) -> Placer:
+    from gdp.baselines.contiguous import Contiguous
+
+    return Contiguous(runtime=setting.runtime, objective=setting.objective)
+
+
+def _contiguous_by_memory(setting: Setting) -> Placer:
+    from gdp.baselines.contiguous import Contiguous
+
+    return Contiguous(runtime=setting.runtime, objective=setting.objective, balance="memory")
+
+
+def _device_map(setting: Setting) -> Placer:
+    from gdp.baselines.automatic_device_map import AutomaticDeviceMap
+
+    return AutomaticDeviceMap(runtime=setting.runtime, objective=setting.objective)
+
+
+def _metis(setting: Setting) -> Placer:
+    from gdp.baselines.metis import Metis
+
+    return Metis(seed=setting.seed)
+
+
+def _metis_by_bytes(setting: Setting) -> Placer:
+    from gdp.baselines.metis import Metis
+
+    return Metis(seed=setting.seed, weight="bytes")
+
+
+def _heft(setting: Setting) -> Placer:
+    from gdp.baselines.heft import Heft
+
+    return Heft(runtime=setting.runtime, objective=setting.objective)
+
+
+def _cpop(setting: Setting) -> Placer:
+    from gdp.baselines.cpop import Cpop
+
+    return Cpop(runtime=setting.runtime, objective=setting.objective)
+
+
+def _list_scheduling(setting: Setting) -> Placer:
+    from gdp.baselines.list_scheduling import ListScheduling
+
+    return ListScheduling(runtime=setting.runtime, objective=setting.objective)
+
+
+def _m_topo(setting: Setting) -> Placer:
+    from gdp.baselines.m_topo import MTopo
+
+    return MTopo(runtime=setting.runtime, objective=setting.objective)
+
+
+def _m_etf(setting: Setting) -> Placer:
+    from gdp.baselines.m_etf import MEtf
+
+    return MEtf(runtime=setting.runtime, objective=setting.objective)
+
+
+def _m_sct(setting: Setting) -> Placer:
+    from gdp.baselines.m_sct import MSct
+
+    return MSct(runtime=setting.runtime, objective=setting.objective)
+
+
+def _metis_many_times(setting: Setting) -> Placer:
+    from gdp.baselines.metis import MetisManyTimes
+
+    return MetisManyTimes(runtime=setting.runtime, evaluations=setting.budget, seed=setting.seed, objective=setting.objective)
+
+
+def _local_search(setting: Setting) -> Placer:
+    from gdp.baselines.local_search import LocalSearch
+
+    return LocalSearch(runtime=setting.runtime, evaluations=setting.budget, seed=setting.seed, objective=setting.objective)
+
+
+def _simulated_annealing(setting: Setting) -> Placer:
+    from gdp.baselines.simulated_annealing import SimulatedAnnealing
+
+    return SimulatedAnnealing(runtime=setting.runtime, evaluations=setting.budget, seed=setting.seed, objective=setting.objective)
+
+
+def _cross_entropy(setting: Setting) -> Placer:
+    from gdp.baselines.cross_entropy import CrossEntropy
+
+    return CrossEntropy(runtime=setting.runtime, evaluations=setting.budget, seed=setting.seed, objective=setting.objective)
+
+
+def _zero_shot(setting: Setting) -> Placer:
+    return policy_placer(
+        setting.policy, runtime=setting.runtime, num_samples=setting.samples, seed=setting.seed, objective=setting.objective
+    )
+
+
+PLACERS: dict[str, Callable[[Setting], Placer | None]] = {
+    "single-device": _single_device,
+    "expert": _expert,
+    "random": _random,
+    "round-robin": _round_robin,
+    "contiguous": _contiguous,
+    "contiguous-by-memory": _contiguous_by_memory,
+    "device-map": _device_map,
+    "metis": _metis,
+    "metis-by-bytes": _metis_by_bytes,
+    "heft": _heft,
+    "cpop": _cpop,
+    "list-scheduling": _list_scheduling,
+    "m-topo": _m_topo,
+    "m-etf": _m_etf,
+    "m-sct": _m_sct,
+    "metis-many-times": _metis_many_times,
+    "local-search": _local_search,
+    "simulated-annealing": _simulated_annealing,
+    "cross-entropy": _cross_entropy,
+    "zero-shot": _zero_shot,
+}
+"""By what is typed after `--placers`."""
+
+SEEDED = ("random", "metis", "metis-by-bytes", "metis-many-times", "local-search", "simulated-annealing", "cross-entropy", "zero-shot")
+"""Those that draw: asked once per seed."""
