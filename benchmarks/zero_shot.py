@@ -110,8 +110,8 @@ def summary(cells: list[Cell], split: str, num_seeds: int) -> dict[str, object]:
         "cells": len(chosen),
         "geometric_mean_by_seed": [geometric_mean([cell.ratios[seed] for cell in chosen]) for seed in range(num_seeds)],
         "geometric_mean_by_graph": {
-            workload: geometric_mean([ratio for cell in chosen if cell.workload == workload for ratio in cell.ratios])
-            for workload in dict.fromkeys(cell.workload for cell in chosen)
+            name: geometric_mean([ratio for cell in chosen if cell.workload == name for ratio in cell.ratios])
+            for name in dict.fromkeys(cell.workload for cell in chosen)
         },
         "worst": max(max(cell.ratios) for cell in chosen),
         "faster_than_every_simple_placement": sum(float(np.median(cell.ratios)) < 1 for cell in chosen),
@@ -192,9 +192,9 @@ def main() -> None:
     )
     for column in ("workload", *CLUSTERS):
         table.add_column(column, justify="left" if column == "workload" else "right", no_wrap=True)
-    for workload in dict.fromkeys(cell.workload for cell in cells):
-        row = {cell.cluster: float(np.median(cell.ratios)) for cell in cells if cell.workload == workload}
-        table.add_row(workload, *(f"{row[name]:.3f}" for name in CLUSTERS))
+    for name_of_graph in dict.fromkeys(cell.workload for cell in cells):
+        row = {cell.cluster: float(np.median(cell.ratios)) for cell in cells if cell.workload == name_of_graph}
+        table.add_row(name_of_graph, *(f"{row[name]:.3f}" for name in CLUSTERS))
     console.print(table)
     summaries = {split: summary(cells, split, options.seeds) for split in dict.fromkeys(cell.split for cell in cells)}
     for split, figures in summaries.items():
