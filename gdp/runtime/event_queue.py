@@ -6,6 +6,8 @@ Items come at moments that never decrease. A queue is therefore a linked list th
 
 from typing import no_type_check
 
+from numpy import uintp
+
 from gdp.runtime.compiled import compile_inline, compile_kernel
 
 NONE = -1
@@ -22,26 +24,30 @@ def meld(one, other, items):
         return other
     if other == NONE:
         return one
-    if items[other].key < items[one].key or (items[other].key == items[one].key and items[other].tie < items[one].tie):
+    if items[uintp(other)].key < items[uintp(one)].key or (
+        items[uintp(other)].key == items[uintp(one)].key and items[uintp(other)].tie < items[uintp(one)].tie
+    ):
         one, other = other, one
     root = one
     while True:
-        rest = items[one].right
-        items[one].right = items[one].left
+        rest = items[uintp(one)].right
+        items[uintp(one)].right = items[uintp(one)].left
         if rest == NONE:
-            items[one].left = other
+            items[uintp(one)].left = other
             return root
-        if items[other].key < items[rest].key or (items[other].key == items[rest].key and items[other].tie < items[rest].tie):
+        if items[uintp(other)].key < items[uintp(rest)].key or (
+            items[uintp(other)].key == items[uintp(rest)].key and items[uintp(other)].tie < items[uintp(rest)].tie
+        ):
             rest, other = other, rest
-        items[one].left = rest
+        items[uintp(one)].left = rest
         one = rest
 
 
 @compile_kernel
 @no_type_check
 def insert(root, item, items):
-    items[item].left = NONE
-    items[item].right = NONE
+    items[uintp(item)].left = NONE
+    items[uintp(item)].right = NONE
     return meld(root, item, items)
 
 
@@ -49,30 +55,32 @@ def insert(root, item, items):
 @no_type_check
 def append(queues, queue, item, now, items):
     """Puts an item into a queue at a moment that is not before the last one's."""
-    items[item].key = now
-    if queues[queue].head == NONE:
-        queues[queue].head = item
-        queues[queue].tail = item
-    elif now > items[queues[queue].tail].key or items[item].tie > items[queues[queue].tail].tie:
-        items[queues[queue].tail].right = item
-        queues[queue].tail = item
+    items[uintp(item)].key = now
+    if queues[uintp(queue)].head == NONE:
+        queues[uintp(queue)].head = item
+        queues[uintp(queue)].tail = item
+    elif now > items[uintp(queues[uintp(queue)].tail)].key or items[uintp(item)].tie > items[uintp(queues[uintp(queue)].tail)].tie:
+        items[uintp(queues[uintp(queue)].tail)].right = item
+        queues[uintp(queue)].tail = item
     else:
-        queues[queue].root = insert(queues[queue].root, item, items)
+        queues[uintp(queue)].root = insert(queues[uintp(queue)].root, item, items)
 
 
 @compile_inline
 @no_type_check
 def take(queues, queue, items):
     """Takes the least (moment, tie) out of a queue; `NONE` when it is empty."""
-    item = queues[queue].head
-    early = queues[queue].root
+    item = queues[uintp(queue)].head
+    early = queues[uintp(queue)].root
     if early != NONE and (
-        item == NONE or items[early].key < items[item].key or (items[early].key == items[item].key and items[early].tie < items[item].tie)
+        item == NONE
+        or items[uintp(early)].key < items[uintp(item)].key
+        or (items[uintp(early)].key == items[uintp(item)].key and items[uintp(early)].tie < items[uintp(item)].tie)
     ):
         item = early
-        queues[queue].root = meld(items[early].left, items[early].right, items)
+        queues[uintp(queue)].root = meld(items[uintp(early)].left, items[uintp(early)].right, items)
     elif item != NONE:
-        queues[queue].head = NONE if item == queues[queue].tail else items[item].right
+        queues[uintp(queue)].head = NONE if item == queues[uintp(queue)].tail else items[uintp(item)].right
     return item
 
 
@@ -80,9 +88,9 @@ def take(queues, queue, items):
 @no_type_check
 def arrive(consumer, at, now, dispatch, devices, ops):
     """One input of an op has arrived."""
-    ops[consumer].missing -= 1
-    if ops[consumer].missing == 0:
+    ops[uintp(consumer)].missing -= 1
+    if ops[uintp(consumer)].missing == 0:
         if dispatch == READY_ORDER:
             append(devices, at, consumer, now, ops)
         elif dispatch == PRIORITY:
-            devices[at].root = insert(devices[at].root, consumer, ops)
+            devices[uintp(at)].root = insert(devices[uintp(at)].root, consumer, ops)

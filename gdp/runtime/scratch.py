@@ -52,6 +52,12 @@ LINK = np.dtype([("hold", np.int32), ("next", np.int32)], align=True)
 """One of the holds of an op's inputs."""
 
 
+TALLY = np.dtype(
+    [(name, np.int64) for name in ("waiting", "links", "holds", "starting", "touched_channels", "sent", "sent_bytes")], align=True
+)
+"""How many entries the lists of these names have so far."""
+
+
 class Scratch(NamedTuple):
     """See the records above. Where a number of edges bounds a length, every edge adds at most one entry."""
 
@@ -85,6 +91,8 @@ class Scratch(NamedTuple):
     """when each device, then each channel, then the first of the transfers without a channel, ends; infinite where nothing runs."""
     least: Float64[np.ndarray, " blocks"]
     """the least end of each block."""
+    tally: np.ndarray
+    """one record of `TALLY`."""
 
 
 def scratch_for(plan: Plan) -> Scratch:
@@ -98,7 +106,7 @@ def scratch_for(plan: Plan) -> Scratch:
         devices=np.zeros(num_devices, DEVICE),
         channels=np.zeros(plan.num_channels, CHANNEL),
         transfers=np.empty(num_edges, TRANSFER),
-        waiting=np.empty(num_edges, np.int32),
+        waiting=np.empty(num_edges + 1, np.int32),
         starting=np.empty(num_edges, np.int32),
         touched=np.empty(num_devices, np.int32),
         touched_channel=np.empty(plan.num_channels, np.int32),
@@ -110,4 +118,5 @@ def scratch_for(plan: Plan) -> Scratch:
         links=np.empty(num_edges, LINK),
         end=np.empty(num_blocks * BLOCK),
         least=np.empty(num_blocks),
+        tally=np.zeros(1, TALLY),
     )
