@@ -12,7 +12,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from gdp.atomic_file import write_text
 from gdp.cli.placers import SEEDED, Setting, chosen, placer
+from gdp.cli.results_page import Cell, results_page
 from gdp.cli.table import milliseconds
 from gdp.errors import InputError
 from gdp.measurement import Objective
@@ -38,6 +40,7 @@ def compare(
     out: Annotated[
         Path | None, typer.Option(help="write the rows as JSON, cell by cell; what an earlier, equal command left there is kept")
     ] = None,
+    page: Annotated[Path | None, typer.Option(help="write the tables as Markdown, too")] = None,
 ) -> None:
     """Simulate every placer on every workload and cluster, with the same budget for all; lower bounds stand beside."""
     from gdp.cli.report_data import environment
@@ -74,14 +77,19 @@ def compare(
     if not console.is_terminal:
         console = Console(width=160)
     title = f"{objective.replace('_', ' ')}, predicted ms; {budget} evaluations for a search, {samples or budget} for the policy {policy}; {seeds} seeds"
-    console.print(_table(title, cells, names, wanted))
+    figures = _figures(cells, names, wanted)
+    console.print(_table(title, cells, figures))
+    if page is not None:
+        text = results_page(settings, document["environment"], cells, figures.seconds, figures.bounds, figures.means)
+        write_text(page, text)
+        console.print(f"wrote {page}", markup=False)
     if out is not None:
         _write(out, document)
         console.print(f"wrote {out}", markup=False)
 
 
 def _missing(
-    cells: Sequence[tuple[str, str]],
+    cells: Sequence[Cell],
     names: Sequence[str],
     seeds: int,
     known: list[dict[str, Any]],
@@ -154,20 +162,40 @@ def _kept(out: Path | None, settings: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _write(out: Path, document: dict[str, Any]) -> None:
-    from gdp.atomic_file import write_text
-
     write_text(out, json.dumps(document, indent=1, allow_nan=False) + "\n")
 
 
-def _table(title: str, cells: Sequence[tuple[str, str]], names: Sequence[str], rows: Sequence[dict[str, Any]]) -> Table:
-    """One row a placer; the fastest of each cell in bold; last the geometric means over the cells in which it runs."""
-    seconds = {
-        (name, cell): _median([row for row in rows if row["placer"] == name and (row["workload"], row["cluster"]) == cell])
-        for name in names
-        for cell in cells
-    }
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Figures:
+    """What the tables show."""
+
+    seconds: dict[tuple[str, Cell], float]
+    """by placer and cell; infinite where the placer has no placement that runs."""
+    bounds: dict[Cell, float]
+    best: dict[Cell, float]
+    means: dict[str, tuple[str, ...]]
+    """per placer: geometric means over single device, expert, best and bound, each over the cells in which both run, and the cells it runs in."""
+
+
+def _figures(cells: Sequence[Cell], names: Sequence[str], rows: Sequence[dict[str, Any]]) -> _Figures:
+    times: dict[tuple[str, Cell], list[float]] = {(name, cell): [] for name in names for cell in cells}
+    for row in rows:
+        value = next(row[key] for key in ("step_time_s", "bottleneck_s") if key in row)
+        times[row["placer"], (row["workload"], row["cluster"])].append(np.inf if value is None else value)
+    seconds = {key: float(np.median(found)) if found else np.inf for key, found in times.items()}
     bounds = {(row["workload"], row["cluster"]): row["bound_s"] or np.nan for row in rows}
-    best = {cell: min((seconds[name, cell] for name in names), default=np.inf) for cell in cells}
+    best = {cell: min(seconds[name, cell] for name in names) for cell in cells}
+    means = {}
+    for name in names:
+        own = {cell: seconds[name, cell] for cell in cells}
+        references = [{cell: seconds.get((other, cell), np.inf) for cell in cells} for other in (SINGLE, "expert")]
+        ratios = [_mean_ratio(own, reference) for reference in (*references, best, bounds)]
+        means[name] = (*ratios, f"{sum(np.isfinite(value) for value in own.values())}/{len(cells)}")
+    return _Figures(seconds=seconds, bounds=bounds, best=best, means=means)
+
+
+def _table(title: str, cells: Sequence[Cell], figures: _Figures) -> Table:
+    """One row a placer; the fastest of each cell in bold; last the geometric means."""
     shown = cells if len(cells) <= _MOST_CELLS else []
     table = Table(title=Text(title), title_justify="left", title_style="bold")
     table.add_column("placer", no_wrap=True)
@@ -176,29 +204,17 @@ def _table(title: str, cells: Sequence[tuple[str, str]], names: Sequence[str], r
     for column in ("over single", "over expert", "over best", "over bound", "runs in"):
         table.add_column(column, justify="right")
     if shown:
-        table.add_row("lower bound", *(milliseconds(bounds[cell]) for cell in shown), "", "", "", "", "")
-    for name in names:
-        own = {cell: seconds[name, cell] for cell in cells}
-        figures = [
-            Text(milliseconds(own[cell]), style="bold" if own[cell] == best[cell] and np.isfinite(own[cell]) else "") for cell in shown
-        ]
-        references = [
-            {cell: seconds.get((SINGLE, cell), np.inf) for cell in cells},
-            {cell: seconds.get(("expert", cell), np.inf) for cell in cells},
-            best,
-            bounds,
-        ]
-        runs = sum(np.isfinite(value) for value in own.values())
-        table.add_row(name, *figures, *(_mean_ratio(own, reference) for reference in references), f"{runs}/{len(cells)}")
+        table.add_row("lower bound", *(milliseconds(figures.bounds[cell]) for cell in shown), "", "", "", "", "")
+    for name, means in figures.means.items():
+        times = [figures.seconds[name, cell] for cell in shown]
+        bold = [time == figures.best[cell] < np.inf for time, cell in zip(times, shown, strict=True)]
+        table.add_row(
+            name, *(Text(milliseconds(time), style="bold" if best else "") for time, best in zip(times, bold, strict=True)), *means
+        )
     return table
 
 
-def _median(rows: Sequence[dict[str, Any]]) -> float:
-    times = [row[key] if row[key] is not None else np.inf for row in rows for key in row if key in ("step_time_s", "bottleneck_s")]
-    return float(np.median(times)) if times else np.inf
-
-
-def _mean_ratio(own: dict[tuple[str, str], float], reference: dict[tuple[str, str], float]) -> str:
+def _mean_ratio(own: dict[Cell, float], reference: dict[Cell, float]) -> str:
     """Geometric mean over the cells in which both run; a dash where there is none."""
     ratios = [
         own[cell] / reference[cell]

@@ -161,7 +161,7 @@ def test_compare_writes_every_cell(gdp: Gdp, policy: str, graph_file: Path) -> N
         "--budget",
         "20",
     ]
-    command += ["--seeds", "2", "--out", "rows.json"]
+    command += ["--seeds", "2", "--out", "rows.json", "--page", "results.md"]
     code, out, err = gdp(*command)
     assert code == 0, err
     document = json.loads(Path("rows.json").read_text())
@@ -173,6 +173,9 @@ def test_compare_writes_every_cell(gdp: Gdp, policy: str, graph_file: Path) -> N
     ran = [row for row in document["rows"] if row["status"] == "ok"]
     assert len(ran) > 40 and all(row["bound_s"] <= row["step_time_s"] for row in ran)
     assert "over bound" in out and "lower bound" in out
+    lines = Path("results.md").read_text().splitlines()
+    times = next(line for line in lines if line.startswith(f"| {graph_file} | p100x2 |"))
+    assert times.count("**") >= 2 and len(times.split("|")) == len(PLACERS) + 5
     before = document["rows"]
     code, again, err = gdp(*command)
     assert code == 0 and json.loads(Path("rows.json").read_text())["rows"] == before, err
