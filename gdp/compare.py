@@ -12,7 +12,7 @@ import numpy as np
 from gdp.candidate import Candidate
 from gdp.cluster import Cluster
 from gdp.graph import Graph
-from gdp.measurement import Objective, Runtime, Status
+from gdp.measurement import Runtime
 from gdp.placement import Placer
 
 
@@ -27,13 +27,8 @@ def candidates(graph: Graph, cluster: Cluster, placers: Mapping[str, Placer], *,
     return answers
 
 
-def geometric_mean_ratio(answers: Sequence[Candidate], references: Sequence[Candidate], *, objective: Objective) -> float:
-    """Geometric mean over cells of a placer's time to the reference's; a cell in which either cannot run makes it infinite; one that takes
-    no time, because its graph does no work, does not count."""
-    assert len(answers) == len(references)
-    if any(cell.judged.status != Status.OK for cell in (*answers, *references)):
-        return float("inf")
-    with np.errstate(divide="ignore"):
-        ours, theirs = (np.log([cell.objective_s(objective) for cell in cells]) for cells in (answers, references))
-    finite = np.isfinite(ours) & np.isfinite(theirs)
-    return float(np.exp((ours - theirs)[finite].mean())) if finite.any() else 1.0
+def geometric_mean_ratio(seconds: Sequence[float], reference_s: Sequence[float]) -> float | None:
+    """Geometric mean over cells of a placer's time to a reference's, over the cells in which both run and take time (finite and positive); `None` when there is none."""
+    ours, theirs = np.array(seconds, np.float64), np.array(reference_s, np.float64)
+    both = np.isfinite(ours) & np.isfinite(theirs) & (ours > 0) & (theirs > 0)
+    return float(np.exp(np.log(ours[both] / theirs[both]).mean())) if both.any() else None

@@ -215,10 +215,7 @@ def _table(title: str, cells: Sequence[Cell], figures: _Figures) -> Table:
 
 
 def _mean_ratio(own: dict[Cell, float], reference: dict[Cell, float]) -> str:
-    """Geometric mean over the cells in which both run; a dash where there is none."""
-    ratios = [
-        own[cell] / reference[cell]
-        for cell in own
-        if np.isfinite(own[cell]) and np.isfinite(reference[cell]) and reference[cell] > 0 and own[cell] > 0
-    ]
-    return f"{float(np.exp(np.mean(np.log(ratios)))):.3f}" if ratios else "-"
+    from gdp.compare import geometric_mean_ratio
+
+    mean = geometric_mean_ratio(list(own.values()), [reference[cell] for cell in own])
+    return "-" if mean is None else f"{mean:.3f}"
