@@ -27,7 +27,7 @@ from gdp.candidate import Candidate, best
 from gdp.cli.candidates import policy_placer, simple_placers
 from gdp.cli.report_data import environment
 from gdp.cluster import preset
-from gdp.compare import candidates
+from gdp.compare.asking import candidates
 from gdp.hub import Card, Result, load_checkpoint, save_checkpoint
 from gdp.placement import Placer
 from gdp.runtime.simulator import Simulator
@@ -71,7 +71,9 @@ class Cell:
 def placers(policy: str, runtime: Simulator, seed: int) -> dict[str, Placer]:
     """The policy first, then `SEARCHES`."""
     return {
-        "zero-shot": policy_placer(policy, runtime=runtime, num_samples=NUM_SAMPLES, seed=seed, objective="step_time"),
+        "zero-shot": policy_placer(
+            policy, runtime=runtime, dispatch=runtime.dispatch, num_samples=NUM_SAMPLES, seed=seed, objective="step_time"
+        ),
         "METIS many times": MetisManyTimes(runtime=runtime, evaluations=NUM_SAMPLES, seed=seed),
         "local search": LocalSearch(runtime=runtime, evaluations=NUM_SAMPLES, seed=seed),
     }

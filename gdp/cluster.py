@@ -2,10 +2,10 @@
 
 import dataclasses
 import difflib
+import functools
 import hashlib
 import json
 from collections.abc import Mapping
-from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated
@@ -68,6 +68,11 @@ class Device:
             raise InputError(f"{where} has op_overhead_s {self.op_overhead_s}; it must be finite and not negative")
         object.__setattr__(self, "flops_per_s", MappingProxyType(dict(self.flops_per_s)))
 
+    def __reduce__(self) -> tuple[functools.partial["Device"], tuple[()]]:
+        """On its way to another process a device is built and checked anew: a read-only mapping cannot travel."""
+        fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        return functools.partial(Device, **{**fields, "flops_per_s": dict(self.flops_per_s)}), ()
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class Cluster:
@@ -99,12 +104,12 @@ class Cluster:
         """The device kinds, in the order of their first device."""
         return tuple(dict.fromkeys(device.kind for device in self.devices))
 
-    @cached_property
+    @functools.cached_property
     def memory_bytes(self) -> np.ndarray:
         """`[devices]` int64 capacities."""
         return np.array([device.memory_bytes for device in self.devices], np.int64)
 
-    @cached_property
+    @functools.cached_property
     def sha256(self) -> str:
         return hashlib.sha256(json.dumps(_to_document(self), sort_keys=True).encode()).hexdigest()
 

@@ -10,7 +10,7 @@ from gdp.errors import InputError
 from gdp.graph import Graph
 from gdp.measurement import Objective, Runtime, Status
 from gdp.placement import Placer
-from gdp.runtime.simulator import Simulator
+from gdp.runtime.verdict import Dispatch
 
 ZERO_SHOT = "zero-shot"
 SINGLE = "single device"
@@ -31,7 +31,7 @@ def simple_placers(*, runtime: Runtime, seed: int, objective: Objective) -> dict
     }
 
 
-def policy_placer(text: str, *, runtime: Simulator, num_samples: int, seed: int, objective: Objective) -> Placer:
+def policy_placer(text: str, *, runtime: Runtime, dispatch: Dispatch, num_samples: int, seed: int, objective: Objective) -> Placer:
     """The policy that `text` names (bundled, a folder, or on the Hub) as a zero-shot placer."""
     from gdp.hub.load import load, resolve
     from gdp.policy.placer import PolicyPlacer
@@ -40,7 +40,7 @@ def policy_placer(text: str, *, runtime: Simulator, num_samples: int, seed: int,
     return PolicyPlacer(
         load(str(resolved.folder)),
         runtime=runtime,
-        dispatch=runtime.dispatch,
+        dispatch=dispatch,
         num_samples=num_samples,
         seed=seed,
         objective=objective,

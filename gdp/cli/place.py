@@ -35,7 +35,7 @@ def place(
     from gdp.cli.candidates import ZERO_SHOT, policy_placer, refuse_impossible_memory, refuse_when_nothing_runs, simple_placers
     from gdp.cli.report_data import section, write_page
     from gdp.cli.table import candidates_table
-    from gdp.compare import candidates
+    from gdp.compare.asking import candidates
     from gdp.learn.finalists import judge, verdict
     from gdp.placement import write_placement
     from gdp.runtime.simulator import Simulator
@@ -53,7 +53,9 @@ def place(
     refuse_impossible_memory(graph, target)
     runtime = Simulator(dispatch=captured.dispatch if dispatch is None else dispatch)
     placers = simple_placers(runtime=runtime, seed=seed, objective=objective)
-    placers[ZERO_SHOT] = policy_placer(policy, runtime=runtime, num_samples=samples, seed=seed, objective=objective)
+    placers[ZERO_SHOT] = policy_placer(
+        policy, runtime=runtime, dispatch=runtime.dispatch, num_samples=samples, seed=seed, objective=objective
+    )
     found = candidates(graph, target, placers, runtime=runtime)
     refuse_when_nothing_runs(found, target)
     judgement = judge(found, learned="gdp", compare=None, objective=objective)

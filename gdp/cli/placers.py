@@ -6,16 +6,18 @@ from collections.abc import Callable
 
 from gdp.cli.candidates import policy_placer
 from gdp.errors import InputError
-from gdp.measurement import Objective
+from gdp.measurement import Objective, Runtime
 from gdp.placement import Placer
-from gdp.runtime.simulator import Simulator
+from gdp.runtime.verdict import Dispatch
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Setting:
     """What a placer is built for."""
 
-    runtime: Simulator
+    runtime: Runtime
+    dispatch: Dispatch
+    """how the runtime's devices choose what to run, which the policy sees."""
     budget: int
     """evaluations of every anytime placer."""
     seed: int
@@ -159,7 +161,12 @@ def _cross_entropy(setting: Setting) -> Placer:
 
 def _zero_shot(setting: Setting) -> Placer:
     return policy_placer(
-        setting.policy, runtime=setting.runtime, num_samples=setting.samples, seed=setting.seed, objective=setting.objective
+        setting.policy,
+        runtime=setting.runtime,
+        dispatch=setting.dispatch,
+        num_samples=setting.samples,
+        seed=setting.seed,
+        objective=setting.objective,
     )
 
 
@@ -187,5 +194,8 @@ PLACERS: dict[str, Callable[[Setting], Placer | None]] = {
 }
 """By what is typed after `--placers`."""
 
-SEEDED = ("random", "metis", "metis-by-bytes", "metis-many-times", "local-search", "simulated-annealing", "cross-entropy", "zero-shot")
+SEARCHES = ("metis-many-times", "local-search", "simulated-annealing", "cross-entropy", "zero-shot")
+"""Those that spend the budget of evaluations."""
+
+SEEDED = ("random", "metis", "metis-by-bytes", *SEARCHES)
 """Those that draw: asked once per seed."""

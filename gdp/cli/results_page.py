@@ -1,55 +1,200 @@
-"""The rows of a comparison as a Markdown page."""
+"""The results of a comparison as a Markdown page, with two drawings beside it."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 
-Cell = tuple[str, str]
+import numpy as np
+
+from gdp.atomic_file import write_text
+from gdp.cli.placers import SEARCHES
+from gdp.compare.results import Results
+from gdp.compare.separation import SEPARATES, Separation, separation
+from gdp.compare.standings import EXPERT, SINGLE_DEVICE, CellKey, Standing, Standings, means_by
+from gdp.report.budget_curves import BudgetCurve, Level, Panel, budget_chart, budget_grid
+
+_LEVELS = (SINGLE_DEVICE, EXPERT, "metis", "heft", "list-scheduling")
+"""The placers that stand in the chart as lines."""
+_POINTS = 48
 
 
-def results_page(
-    settings: Mapping[str, Any],
-    environment: Mapping[str, str],
-    cells: Sequence[Cell],
-    seconds: Mapping[tuple[str, Cell], float],
-    bounds: Mapping[Cell, float],
-    means: Mapping[str, Sequence[str]],
-) -> str:
-    """A table of geometric means, one row a placer, and one of all cells, milliseconds, the fastest in bold.
+def write_page(page: Path, results: Results, standings: Standings, *, seeds: int) -> list[Path]:
+    """Writes the page, and beside it `NAME-mean.svg` and `NAME-cells.svg` where any placer searched; returns what it wrote."""
+    written, drawings = [], []
+    searches = [placer for placer in standings.placers if placer in SEARCHES]
+    if searches:
+        budget = max(results.settings.budget, results.settings.samples)
+        evaluations = sorted({round(count) for count in np.geomspace(1, budget, _POINTS).tolist()})
+        for suffix, drawing in (
+            ("mean", budget_chart(_mean_panel(standings, searches, evaluations), evaluations)),
+            (
+                "cells",
+                budget_grid([_cell_panel(standings, searches, cell, evaluations) for cell in standings.cells], evaluations, columns=3),
+            ),
+        ):
+            path = page.with_name(f"{page.stem}-{suffix}.svg")
+            write_text(path, drawing)
+            written.append(path)
+            drawings.append(path.name)
+    write_text(page, "\n".join(_lines(results, standings, drawings, seeds)) + "\n")
+    return [page, *written]
 
-    `means` has, per placer, the columns over single, expert, best and bound, and the cells it runs in.
-    """
-    names = list(means)
+
+def _lines(results: Results, standings: Standings, drawings: Sequence[str], seeds: int) -> list[str]:
+    settings = results.settings
+    same_budget = "" if settings.samples == settings.budget else f" ({settings.samples} for the policy)"
     lines = [
         "# Results",
         "",
-        "Written by `gdp compare --page`; simulated. " + ", ".join(f"{key} {value}" for key, value in settings.items()) + ".",
+        f"Written by `gdp compare --page`. {len(standings.cells)} cells (workload x cluster), {len(standings.placers)} placers, simulated: "
+        f"{settings.objective.replace('_', ' ')}, {settings.budget} evaluations for every placer that searches{same_budget}, "
+        f"as the simulator counted them; medians of {seeds} {'seed' if seeds == 1 else 'seeds'}; policy {settings.policy}.",
         "",
-    ]
-    lines += [
         "## Geometric means",
         "",
-        "| placer | over single device | over expert | over best | over bound | runs in |",
-        "|---|--:|--:|--:|--:|--:|",
-    ]
-    lines += [f"| {name} | {' | '.join(means[name])} |" for name in names]
-    lines += [
+        "Ratios are over the cells in which both run; below 1 is faster. *Best* is the best placer of the cell; *best in* counts the cells in which nobody is "
+        "faster by more than 0.5 %; *spread* is the slowest seed over the fastest; *evaluations* is the most in any cell; *wall* the median seconds to answer, "
+        "several at a time on the machine's cores.",
         "",
-        "## Milliseconds per step",
+        *_table(
+            (
+                "placer",
+                "over single",
+                "over expert",
+                "over best",
+                "worst cell",
+                "over bound",
+                "best in",
+                "runs in",
+                "spread",
+                "evaluations",
+                "wall s",
+            ),
+            [_standing(standings.standing(placer), len(standings.cells)) for placer in standings.placers],
+        ),
         "",
-        f"| workload | cluster | bound | {' | '.join(names)} |",
-        "|---|---|" + "--:|" * (len(names) + 1),
     ]
-    for cell in cells:
-        best = min(seconds[name, cell] for name in names)
-        times = [_bold(seconds[name, cell], best) for name in names]
-        lines.append(f"| {cell[0]} | {cell[1]} | {_milliseconds(bounds[cell])} | {' | '.join(times)} |")
-    lines += ["", "## Environment", "", *(f"- {key}: {value}" for key, value in environment.items())]
-    return "\n".join(lines) + "\n"
+    if drawings:
+        lines += ["Best so far against evaluations, geometric mean over cells and seeds (band: from the worst to the best seed):", ""]
+        lines += [f"![best so far, mean over cells]({drawings[0]})", ""]
+    if SINGLE_DEVICE in standings.placers:
+        lines += _separations([separation(standings, cell, searches=SEARCHES) for cell in standings.cells if cell in standings.facts])
+    for title, part in (("workload", 0), ("cluster", 1)):
+        groups = means_by(standings, {cell: cell[part] for cell in standings.cells}, standings.placers)
+        if len(groups) > 1:
+            lines += [
+                f"## By {title}",
+                "",
+                "Geometric mean over the best of each cell; the least in bold.",
+                "",
+                *_groups(title, groups),
+                "",
+            ]
+    lines += ["## Milliseconds per step", "", *_milliseconds_table(standings), ""]
+    if drawings:
+        lines += ["## Curves", "", "Over the best of each cell.", "", f"![best so far, cell by cell]({drawings[1]})", ""]
+    return [*lines, "## Environment", "", *(f"- {key}: {value}" for key, value in results.environment.items())]
+
+
+def _standing(of: Standing, num_cells: int) -> list[str]:
+    return [
+        of.placer,
+        *(_ratio(value) for value in (of.over_single, of.over_expert, of.over_best, of.worst_over_best, of.over_bound)),
+        str(of.best_in),
+        f"{of.runs_in}/{num_cells}",
+        _ratio(of.spread),
+        str(of.evaluations),
+        f"{of.wall_s:.2f}",
+    ]
+
+
+def _separations(found: Sequence[Separation]) -> list[str]:
+    counts = {verdict: sum(one.verdict == verdict for one in found) for verdict in ("search", "rule", "cut", "nothing")}
+    return [
+        "## Which cells separate methods",
+        "",
+        f"How much slower than the best placer of the cell (times): one device, METIS once, the best placer that does not search. From {SEPARATES} on, a cell separates. "
+        f"Of {len(found)} cells, {counts['search']} reward search, in {counts['rule']} a placer that does not search is enough, in {counts['cut']} a minimum cut, "
+        f"and {counts['nothing']} separate nothing from one device. *Parallelism* is the seconds of all ops over those of the longest path.",
+        "",
+        *_table(
+            ("workload", "cluster", "parallelism", "single device", "METIS once", "best rule", "best over bound", "best placer", "rewards"),
+            [
+                [
+                    *one.cell,
+                    f"{one.parallelism:.2f}",
+                    *(_ratio(value) for value in (one.over_single, one.over_metis, one.over_rules, one.over_bound)),
+                    one.best or "-",
+                    one.verdict,
+                ]
+                for one in found
+            ],
+            text_columns=2,
+        ),
+        "",
+    ]
+
+
+def _groups(title: str, groups: Mapping[str, Mapping[str, float | None]]) -> list[str]:
+    placers = list(next(iter(groups.values())))
+    rows = []
+    for group, means in groups.items():
+        least = min((mean for mean in means.values() if mean is not None), default=None)
+        rows.append([group, *(_bold(_ratio(mean), mean is not None and mean == least) for mean in means.values())])
+    return _table((title, *placers), rows)
+
+
+def _milliseconds_table(standings: Standings) -> list[str]:
+    rows = []
+    for cell in standings.cells:
+        times = [standings.seconds[placer, cell] for placer in standings.placers]
+        shown = [_bold(_milliseconds(time), time == standings.best[cell] < np.inf) for time in times]
+        rows.append([*cell, _milliseconds(standings.bound_s(cell)), *shown])
+    return _table(("workload", "cluster", "bound", *standings.placers), rows, text_columns=2)
+
+
+def _mean_panel(standings: Standings, searches: Sequence[str], evaluations: Sequence[int]) -> Panel:
+    curves = []
+    for placer in searches:
+        found = standings.best_so_far(placer, evaluations)
+        if found is not None:
+            curves.append(BudgetCurve(name=placer, best=found.mean, low=found.low, high=found.high))
+    means = {placer: standings.standing(placer).over_best for placer in _LEVELS if placer in standings.placers}
+    levels = [Level(name=placer, value=mean) for placer, mean in means.items() if mean is not None]
+    return Panel(title="over the best placer, geometric mean", curves=curves, levels=levels)
+
+
+def _cell_panel(standings: Standings, searches: Sequence[str], cell: CellKey, evaluations: Sequence[int]) -> Panel:
+    best_s = standings.best[cell]
+    curves = []
+    for placer in searches:
+        seconds = standings.best_so_far_s(placer, cell, evaluations) / best_s
+        if len(seconds):
+            curves.append(BudgetCurve(name=placer, best=np.median(seconds, axis=0), low=seconds.min(axis=0), high=seconds.max(axis=0)))
+    levels = [Level(name=placer, value=standings.seconds[placer, cell] / best_s) for placer in _LEVELS if placer in standings.placers]
+    return Panel(title=f"{cell[0]} {cell[1]}", curves=curves, levels=levels)
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]], *, text_columns: int = 1) -> list[str]:
+    """A Markdown table; all but the first columns are aligned as numbers."""
+    align = ["---"] * text_columns + ["--:"] * (len(head) - text_columns)
+    return [_line(head, _cell_text), _line(align, str), *(_line(row, _cell_text) for row in rows)]
+
+
+def _line(cells: Sequence[str], write: Callable[[str], str]) -> str:
+    return f"| {' | '.join(write(cell) for cell in cells)} |"
+
+
+def _cell_text(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+def _ratio(value: float | None) -> str:
+    return "-" if value is None or not np.isfinite(value) else f"{value:.3f}"
 
 
 def _milliseconds(seconds: float) -> str:
-    return f"{seconds * 1e3:.4g}" if seconds < float("inf") else "-"
+    return f"{seconds * 1e3:.4g}" if np.isfinite(seconds) else "-"
 
 
-def _bold(seconds: float, best: float) -> str:
-    return f"**{_milliseconds(seconds)}**" if seconds == best < float("inf") else _milliseconds(seconds)
+def _bold(shown: str, best: bool) -> str:
+    return f"**{shown}**" if best else shown

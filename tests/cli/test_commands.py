@@ -5,6 +5,7 @@ import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from xml.etree import ElementTree
 
 import numpy as np
 import pyarrow.parquet as parquet
@@ -16,6 +17,7 @@ from gdp.capture.parquet import read_graph, write_graphs
 from gdp.cli.main import main
 from gdp.cli.placers import PLACERS, SEEDED
 from gdp.cluster import preset, read_cluster
+from gdp.compare.results import read_results
 from gdp.hub import save_checkpoint
 from gdp.hub.card import Card
 from gdp.placement import read_placement
@@ -162,25 +164,45 @@ def test_compare_writes_every_cell(gdp: Gdp, policy: str, graph_file: Path) -> N
         "20",
     ]
     command += ["--seeds", "2", "--out", "rows.json", "--page", "results.md"]
-    code, out, err = gdp(*command)
+    code, out, err = gdp(*command, "--workers", "1")
     assert code == 0, err
-    document = json.loads(Path("rows.json").read_text())
-    cells = {(row["cluster"], row["placer"], row["seed"]): row for row in document["rows"]}
+    found = read_results(Path("rows.json"))
+    cells = {(row.cluster, row.placer, row.seed): row for row in found.rows}
     assert len(cells) == 2 * (len(PLACERS) + len(SEEDED))
     searches = ("metis-many-times", "local-search", "simulated-annealing", "cross-entropy")
-    assert {cells["p100x2", name, seed]["evaluations"] for name in searches for seed in (0, 1)} == {20}
-    assert cells["p100x2", "zero-shot", 0]["evaluations"] == 4 and cells["p100x2", "expert", 0]["status"] == "unknown"
-    ran = [row for row in document["rows"] if row["status"] == "ok"]
-    assert len(ran) > 40 and all(row["bound_s"] <= row["step_time_s"] for row in ran)
+    assert {cells["p100x2", name, seed].evaluations for name in searches for seed in (0, 1)} == {20}
+    assert cells["p100x2", "zero-shot", 0].evaluations == 4 and cells["p100x2", "expert", 0].status == "unknown"
+    bound_s = {cell.cluster: cell.bound_s for cell in found.cells}
+    ran = [row for row in found.rows if row.seconds is not None]
+    assert len(ran) > 40 and all(bound_s[row.cluster] <= row.seconds for row in ran)
+    assert all(row.best_s[-1] == row.seconds for row in ran if row.placer in searches)
     assert "over bound" in out and "lower bound" in out
     lines = Path("results.md").read_text().splitlines()
-    times = next(line for line in lines if line.startswith(f"| {graph_file} | p100x2 |"))
+    times = next(line for line in reversed(lines) if line.startswith(f"| {graph_file} | p100x2 |"))
     assert times.count("**") >= 2 and len(times.split("|")) == len(PLACERS) + 5
-    before = document["rows"]
-    code, again, err = gdp(*command)
-    assert code == 0 and json.loads(Path("rows.json").read_text())["rows"] == before, err
+    assert any("separate" in line for line in lines) and ElementTree.parse("results-mean.svg").getroot().tag.endswith("svg")
+    code, _, err = gdp(*command)
+    assert code == 0 and read_results(Path("rows.json")).rows == found.rows, err
     code, _, err = gdp(*[word if word != "20" else "30" for word in command])
     assert code == 2 and "other settings" in err
+
+
+def test_compare_finds_the_same_in_several_processes(gdp: Gdp, graph_file: Path) -> None:
+    command = ["compare", "--workloads", str(graph_file), "--placers", "heft,local-search,random", "--budget", "15", "--seeds", "2"]
+    for workers in ("1", "2"):
+        code, _, err = gdp(*command, "--workers", workers, "--out", f"{workers}.json")
+        assert code == 0, err
+    one, two = (read_results(Path(f"{workers}.json")) for workers in (1, 2))
+    assert one.cells and sorted(one.cells, key=lambda cell: cell.key) == sorted(two.cells, key=lambda cell: cell.key)
+    rows = [sorted((row.model_copy(update={"wall_s": 0.0}) for row in found.rows), key=lambda row: row.key) for found in (one, two)]
+    assert rows[0] == rows[1] and len(rows[0]) == 2 * 5
+
+
+def test_compare_takes_whole_families_and_names_the_nearest_one(gdp: Gdp) -> None:
+    code, out, err = gdp("compare", "--workloads", "vgg:*,vgg-16-training", "--clusters", "p100x2", "--placers", "metis", "--workers", "1")
+    assert code == 0 and "vgg-16-training" in out.replace("\n", ""), err
+    code, _, err = gdp("compare", "--workloads", "wavnet:*")
+    assert code == 2 and "did you mean 'wavenet'?" in err
 
 
 def test_devices_writes_a_cluster_that_is_read_back(gdp: Gdp) -> None:

@@ -1,0 +1,1 @@
+"""Placers x workloads x clusters x seeds -> tables."""

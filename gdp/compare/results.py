@@ -1,0 +1,126 @@
+"""What a comparison found, and its file.
+
+The file may be one that somebody else wrote: it is checked field by field.
+"""
+
+import json
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from gdp.atomic_file import write_text
+from gdp.bounded_file import read_bounded
+from gdp.errors import InputError
+from gdp.measurement import Objective
+from gdp.plain_json import parse_json
+from gdp.runtime.verdict import Dispatch
+
+MAX_FILE_BYTES = 2**27
+
+Name = Annotated[str, Field(min_length=1, max_length=4096)]
+Count = Annotated[int, Field(ge=0, le=2**53)]
+Seconds = Annotated[float, Field(ge=0, le=1e30)]
+
+
+class _Record(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class Settings(_Record):
+    """What every row of a comparison has in common."""
+
+    policy: Name
+    samples: Count
+    """evaluations of the policy."""
+    budget: Count
+    """evaluations of every other anytime placer."""
+    objective: Objective
+    dispatch: Dispatch | None
+    """`None`: as the framework of each graph has it."""
+
+
+class Cell(_Record):
+    """One graph on one cluster, and what holds for every placement of it."""
+
+    workload: Name
+    cluster: Name
+    num_ops: Count
+    bound_s: Seconds | None
+    """the best lower bound; `None` when it proves that nothing can run."""
+    bound: Name
+    """which one."""
+    serial_s: Seconds
+    """all ops one after the other on the device that is fastest in this."""
+    longest_path_s: Seconds
+    """of ops, each on its fastest device, without transfers."""
+
+    @property
+    def key(self) -> tuple[str, str]:
+        return self.workload, self.cluster
+
+
+class Row(_Record):
+    """One placer's answer in one cell."""
+
+    workload: Name
+    cluster: Name
+    placer: Name
+    seed: Count
+    status: Literal["ok", "out_of_memory", "invalid", "failed", "timed_out", "unknown"]
+    """`unknown`: the placer has nothing to say of this workload."""
+    detail: str
+    """why it does not run; empty where it does."""
+    seconds: Seconds | None
+    """the objective; `None` where the placement does not run."""
+    evaluations: Count
+    """placements that the placer had simulated, as the simulator counted them."""
+    wall_s: Seconds
+    """for the placer to answer, its evaluations among it."""
+    devices_used: Count
+    transfers: Count
+    transferred_bytes: Count
+    busy_share: Annotated[float, Field(ge=0, le=1.0 + 1e-9)]
+    """seconds that devices run over the step time of all devices; 0 where the placement does not run."""
+    improved_at: list[Count]
+    """the evaluations, counted from 1, that were better than all before."""
+    best_s: list[Seconds]
+    """the objective of each of these."""
+
+    @property
+    def key(self) -> tuple[str, str, str, int]:
+        return self.workload, self.cluster, self.placer, self.seed
+
+
+class Results(BaseModel):
+    """All of it. Rows and cells come in any order."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    format: Literal[2] = 2
+    settings: Settings
+    environment: dict[str, str]
+    cells: list[Cell]
+    rows: list[Row]
+
+
+def write_results(path: Path, results: Results) -> None:
+    """As JSON, one line a record."""
+    head = {"format": results.format, "settings": results.settings.model_dump(), "environment": results.environment}
+    lines = [f"{json.dumps(key)}: {json.dumps(value)}" for key, value in head.items()]
+    for name, records in (("cells", results.cells), ("rows", results.rows)):
+        lines.append(f'"{name}": [\n' + ",\n".join(json.dumps(record.model_dump(), allow_nan=False) for record in records) + "\n]")
+    write_text(path, "{\n" + ",\n".join(lines) + "\n}\n")
+
+
+def read_results(path: Path) -> Results:
+    """Raises `InputError` for a file that is missing, too large, or no results of `gdp compare`."""
+    data = read_bounded(path, what="the comparison", advice="`gdp compare --out` writes one", max_bytes=MAX_FILE_BYTES)
+    try:
+        return Results.model_validate(parse_json(data))
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        place = ".".join(map(str, first["loc"])) or "the top level"
+        raise InputError(f"{path} is no file of `gdp compare`: at {place}: {first['msg']}; name another") from error
+    except ValueError as error:
+        raise InputError(f"{path} is no file of `gdp compare`: {error}; name another") from error
