@@ -3,6 +3,7 @@
 import time
 
 import numpy as np
+from jaxtyping import Int32
 
 from gdp.baselines.tarnawski.cost import ON_CPU, latency_s
 from gdp.baselines.tarnawski.groups import contiguous_groups
@@ -35,3 +36,9 @@ def greedy_latency(instance: TarnawskiInstance) -> Solution:
     objective_s = latency_s(instance, split)
     feasible = np.isfinite(objective_s)
     return Solution(split=split if feasible else None, objective_s=objective_s, bound_s=0.0, solve_time_s=time.perf_counter() - began)
+
+
+def greedy_start(instance: TarnawskiInstance, subgraphs_per_accelerator: int) -> Int32[np.ndarray, " nodes"] | None:
+    """The greedy split as the first subgraph of each accelerator; None when it cannot run."""
+    split = greedy_latency(instance).split
+    return None if split is None else np.where(split == ON_CPU, ON_CPU, split * subgraphs_per_accelerator).astype(np.int32)

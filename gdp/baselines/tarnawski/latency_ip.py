@@ -17,22 +17,30 @@ from jaxtyping import Float64, Int32
 
 from gdp.baselines.tarnawski.cost import ON_CPU, latency_s
 from gdp.baselines.tarnawski.groups import colour_groups
-from gdp.baselines.tarnawski.latency_greedy import greedy_latency
+from gdp.baselines.tarnawski.latency_greedy import greedy_start
 from gdp.baselines.tarnawski.mixed_integer import MixedIntegerProgram
 from gdp.baselines.tarnawski.solution import Solution
 from gdp.capture.tarnawski_instance import TarnawskiInstance
 
 
-def least_latency(instance: TarnawskiInstance, *, time_limit_s: float, subgraphs_per_accelerator: int = 1) -> Solution:
+def least_latency(
+    instance: TarnawskiInstance,
+    *,
+    time_limit_s: float,
+    subgraphs_per_accelerator: int = 1,
+    start: Int32[np.ndarray, " nodes"] | None = None,
+) -> Solution:
     """The split of least latency, or the best found when the time runs out with what was proven by then; `split` is a subgraph per node, or `ON_CPU`.
 
-    The search begins from the greedy split.
+    Args:
+        instance: what is split.
+        time_limit_s: of the solver.
+        subgraphs_per_accelerator: how often an accelerator may begin anew.
+        start: a split that can run, to begin with: its latency is the horizon. Else the greedy split.
     """
     began = time.perf_counter()
-    known = greedy_latency(instance)
-    split, objective_s = known.split, known.objective_s
-    if split is not None:
-        split = np.where(split == ON_CPU, ON_CPU, split * subgraphs_per_accelerator).astype(np.int32)
+    split = greedy_start(instance, subgraphs_per_accelerator) if start is None else start
+    objective_s = float("inf") if split is None else latency_s(instance, split, subgraphs_per_accelerator=subgraphs_per_accelerator)
     program = _Program(instance, subgraphs_per_accelerator, horizon_s=objective_s)
     found = program.model.solve(time_limit_s=time_limit_s)
     bound_s = found.bound * program.horizon_s
