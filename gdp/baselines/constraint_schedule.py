@@ -10,16 +10,11 @@ Seconds are counted in whole millionths of the horizon, rounded down, so that th
 transfer on the critical path.
 """
 
-import importlib.util
-import json
-import os
-import subprocess
-import sys
-
 import numpy as np
 
 from gdp.baselines.bounds import SAFETY, lower_bound
 from gdp.baselines.constraint_model import Answer, Problem
+from gdp.baselines.constraint_process import refuse_without_ortools, solve_apart
 from gdp.baselines.exact_bottleneck import ExactResult
 from gdp.baselines.indivisible import indivisible
 from gdp.baselines.longest_path import paths
@@ -46,10 +41,7 @@ def constraint_schedule(
     Raises:
         InputError: when OR-tools is not installed, the horizon or the time limit is not positive and finite, the horizon is shorter than a lower bound, or times overflow.
     """
-    if importlib.util.find_spec("ortools") is None:
-        raise InputError(
-            "a schedule by constraint programming needs OR-tools, which is not installed; pip install ortools, or use exact_schedule"
-        )
+    refuse_without_ortools()
     known = lower_bound(graph, cluster)
     if np.isinf(known.value_s):
         return ExactResult(bound_s=np.inf, program_s=np.inf, device=None)
@@ -58,7 +50,8 @@ def constraint_schedule(
             f"the horizon of the schedule is {horizon_s} s, the solver's time {time_limit_s} s; both must be positive, and the horizon the step time of a "
             f"placement that runs, so at least {known.value_s} s"
         )
-    answer = _in_its_own_process(_problem(graph, cluster, known.value_s, horizon_s, time_limit_s, seed, num_threads))
+    problem = _problem(graph, cluster, known.value_s, horizon_s, time_limit_s, seed, num_threads)
+    answer: Answer = solve_apart("gdp.baselines.constraint_model", problem, time_limit_s=time_limit_s)
     if answer["status"] == "INFEASIBLE":  # nothing is shorter than the horizon
         return ExactResult(bound_s=horizon_s * (1 - SAFETY), program_s=np.inf, device=None)
     if answer["status"] == "MODEL_INVALID":
@@ -102,19 +95,3 @@ def _problem(graph: Graph, cluster: Cluster, known_s: float, horizon_s: float, t
         seed=seed,
         num_threads=num_threads,
     )
-
-
-def _in_its_own_process(problem: Problem) -> Answer:
-    done = subprocess.run(
-        [sys.executable, "-m", "gdp.baselines.constraint_model"],
-        input=json.dumps(problem),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=2 * problem["time_limit_s"] + 60,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
-    )
-    if done.returncode:
-        raise RuntimeError(f"the process that runs CP-SAT ended with code {done.returncode}: {done.stderr[-2000:]}")
-    answer: Answer = json.loads(done.stdout)
-    return answer

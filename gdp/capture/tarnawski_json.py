@@ -5,6 +5,7 @@ An instance has `maxFPGAs`, `maxCPUs`, `maxSizePerFPGA` (bytes), `nodes` and `ed
 `cost` (ms, a property of the source) and optionally `size`. A split lists the node ids of every device under `fpgas` and `cpus`.
 """
 
+import json
 from pathlib import Path
 from typing import Annotated, TypeVar
 
@@ -12,6 +13,7 @@ import numpy as np
 from jaxtyping import Int32
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from gdp.atomic_file import write_text
 from gdp.bounded_file import read_bounded
 from gdp.capture.order import topological_order
 from gdp.capture.tarnawski_instance import TarnawskiInstance
@@ -163,6 +165,13 @@ def read_tarnawski_split(path: Path, instance: TarnawskiInstance) -> Int32[np.nd
             f"the split file {path} leaves out the node {instance.node_id[int(device.argmin())]}; it must name every node once"
         )
     return device
+
+
+def write_tarnawski_split(path: Path, instance: TarnawskiInstance, device: Int32[np.ndarray, " nodes"]) -> None:
+    """Writes a split, accelerators from 0 and then CPU cores, as `read_tarnawski_split` reads it; devices without nodes are written empty."""
+    parts = [{"nodes": instance.node_id[device == number].tolist()} for number in range(instance.num_devices)]
+    document = {"fpgas": parts[: instance.num_accelerators], "cpus": parts[instance.num_accelerators :]}
+    write_text(path, json.dumps(document, indent=1) + "\n")
 
 
 def _read(path: Path, kind: type[_DocumentType], what: str) -> _DocumentType:

@@ -50,13 +50,24 @@ def policy_placer(text: str, *, runtime: Runtime, dispatch: Dispatch, num_sample
 
 
 def refuse_impossible_memory(graph: Graph, cluster: Cluster) -> None:
-    """Raises `InputError` when the parameters alone exceed what all devices hold together."""
-    needed, capacity = int(graph.param_bytes.sum()), int(cluster.memory_bytes.sum())
-    if needed > capacity:
-        raise InputError(
-            f"the parameters of {graph.source!r} need {needed / 2**30:.2f} GiB, but the {cluster.num_devices} devices of cluster {cluster.name!r} "
-            f"hold {capacity / 2**30:.2f} GiB together; add devices, or give them more memory"
-        )
+    """Raises `InputError` when it is proven that no placement fits, with what does not, where, and by how many bytes."""
+    from gdp.baselines.memory_shortage import memory_shortage
+
+    shortage = memory_shortage(graph, cluster)
+    if shortage is not None:
+        raise InputError(f"{shortage}; add devices or memory, or capture a smaller batch")
+
+
+def refuse_unknown_times(graph: Graph, cluster: Cluster) -> None:
+    """Raises `InputError` when a profile, which knows seconds and no FLOPs, says nothing of a kind of the cluster's devices."""
+    if not graph.measured_time_s or graph.flops.any():
+        return
+    for device in cluster.devices:
+        if device.kind not in graph.measured_time_s:
+            raise InputError(
+                f"{graph.source!r} has times for devices of the kind {', '.join(sorted(graph.measured_time_s))} and no FLOPs, but device {device.name!r} "
+                f"of cluster {cluster.name!r} is of the kind {device.kind!r}; name a cluster of the profile's kind, or the kind that it was measured on"
+            )
 
 
 def refuse_when_nothing_runs(answers: Sequence[Candidate], cluster: Cluster) -> None:

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from gdp.candidate import Candidate
-from gdp.cli.candidates import ZERO_SHOT, refuse_impossible_memory, refuse_when_nothing_runs
+from gdp.cli.candidates import ZERO_SHOT, refuse_impossible_memory, refuse_unknown_times, refuse_when_nothing_runs
 from gdp.cli.configured_cluster import configured_cluster
 from gdp.cli.fill import fill
 from gdp.cli.finetune_config import FinetuneSettings, PyTorchConfig, SimulatorConfig
@@ -83,6 +83,7 @@ def run(
     model = model or resolve_model(settings.workload.name)
     if isinstance(runtime_config, PyTorchConfig):
         refuse_graph_alone(model)
+    refuse_unknown_times(model.graph, cluster)
     refuse_impossible_memory(model.graph, cluster)
     own = identity(config, program=model.graph.sha256, cluster=cluster.sha256, policy=origin.revision)
     with stop_signal() as stop, run_folder(folder, config, own, cluster=cluster, resume=settings.resume), ExitStack() as stack:

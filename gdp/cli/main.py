@@ -7,7 +7,7 @@ import typer
 from rich.console import Console
 
 import gdp
-from gdp.cli import bench, compare, demo, devices, export, hub, place
+from gdp.cli import bench, compare, demo, devices, export, hub, place, solve
 from gdp.cli.process import end_with
 from gdp.errors import InputError
 
@@ -23,6 +23,7 @@ app.command("place")(place.place)
 app.command("bench")(bench.bench)
 app.command("export")(export.export)
 app.command("compare")(compare.compare)
+app.command("solve")(solve.solve)
 app.add_typer(hub.app, name="hub")
 app.command("demo")(demo.demo)
 

@@ -1,4 +1,4 @@
-"""What a user may name as MODEL: a workload of the catalog, `file.py:function`, or a graph file."""
+"""What a user may name as MODEL: a workload of the catalog, `file.py:function`, a graph file, or a profile of PipeDream or DOPPLER."""
 
 import contextlib
 import dataclasses
@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gdp.cli.profile_file import is_profile, read_profile
 from gdp.errors import InputError
 from gdp.graph import Graph
 from gdp.runtime.verdict import Dispatch
@@ -16,7 +17,7 @@ from gdp.runtime.verdict import Dispatch
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
 
-HELP = "a workload of the catalog, FILE.py:FUNCTION that returns (module, example inputs), or a graph file (.parquet)"
+HELP = "a workload of the catalog, FILE.py:FUNCTION that returns (module, example inputs), a graph file (.parquet), or a profile (graph.txt:KIND)"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
@@ -39,6 +40,8 @@ def resolve_model(text: str) -> Model:
         from gdp.capture.parquet import read_graph
 
         return Model(graph=read_graph(Path(text)), program=None, example_inputs=())
+    if is_profile(text):
+        return Model(graph=read_profile(text), program=None, example_inputs=())
     if ".py:" in text:
         with _kept_process():
             return _from_function(text)

@@ -32,7 +32,14 @@ def place(
 ) -> None:
     """Place MODEL with a pretrained policy, beside the simple placements; the best of all is written."""
     from gdp.capture.coarsening import coarsen
-    from gdp.cli.candidates import ZERO_SHOT, policy_placer, refuse_impossible_memory, refuse_when_nothing_runs, simple_placers
+    from gdp.cli.candidates import (
+        ZERO_SHOT,
+        policy_placer,
+        refuse_impossible_memory,
+        refuse_unknown_times,
+        refuse_when_nothing_runs,
+        simple_placers,
+    )
     from gdp.cli.report_data import section, write_page
     from gdp.cli.table import candidates_table
     from gdp.compare.asking import candidates
@@ -50,6 +57,7 @@ def place(
         f"{graph.num_ops} ops from {printable(graph.source)}; {target.num_devices} devices in cluster {printable(target.name)}",
         markup=False,
     )
+    refuse_unknown_times(graph, target)
     refuse_impossible_memory(graph, target)
     runtime = Simulator(dispatch=captured.dispatch if dispatch is None else dispatch)
     placers = simple_placers(runtime=runtime, seed=seed, objective=objective)

@@ -1,6 +1,7 @@
 """What an exact solver found, and what it proved."""
 
 import dataclasses
+from typing import Literal
 
 import numpy as np
 from jaxtyping import Int32
@@ -29,3 +30,10 @@ class Solution:
     def proven(self) -> bool:
         """Whether the split is optimal within a part in a million, as far as floating-point solvers can tell."""
         return self.gap <= 1e-6
+
+    @property
+    def status(self) -> Literal["optimal", "not proven", "infeasible", "nothing found"]:
+        """In a word; `not proven` and `nothing found` are what the time limit leaves."""
+        if self.split is None:
+            return "infeasible" if np.isinf(self.bound_s) else "nothing found"
+        return "optimal" if self.proven else "not proven"

@@ -8,6 +8,10 @@
 Groups are colours. Contiguous splits are those of the dynamic program: the devices stand in an order in which no forward edge goes back. In place of the
 published rows with an auxiliary variable per node and device, which allow devices that wait for each other in a circle, the contiguous program numbers the
 accelerators in that order and has rows `sum over e <= d of x[v, e] <= sum over e <= d of x[u, e]`; CPU cores may stand between any two accelerators.
+
+Without contiguity accelerators can be renumbered. Of all numberings the program allows those in which, of the longest groups (as many as accelerators), one
+is on accelerator `a > 0` only if a longer one is on `a - 1`: rows of an orbitope (Kaibel and Pfetsch, Mathematical Programming 114, 2008) for the first few
+groups alone. On the published instances HiGHS proves with them in a minute what it does not without, and rows for all groups are slower.
 """
 
 import time
@@ -36,7 +40,7 @@ def least_max_load(
     """
     began = time.perf_counter()
     program = _Program(instance, contiguous=contiguous)
-    begin = None if start is None or contiguous else program.values(start)
+    begin = None if start is None or contiguous else program.values(program.renumbered(start))
     found = program.model.solve(time_limit_s=time_limit_s, start=begin)
     split = None if found.value is None else program.split(found.value)
     objective_s = float("inf") if split is None else max_load_s(instance, split)
@@ -78,6 +82,8 @@ class _Program:
         self._loads()
         if contiguous:
             self._order()
+        else:
+            self._number_accelerators()
 
     def _one_slot_each(self) -> None:
         group = self.groups.group_of_node
@@ -127,6 +133,28 @@ class _Program:
                 for row in self.x:
                     self.model.add_row([(variable, 1.0), (row[slot], -1.0)], lower=0.0)
         self.model.add_row([(variable, 1.0) for variable in used if variable is not None], upper=float(self.instance.num_cpus))
+
+    def _longest(self) -> list[int]:
+        """The longest groups, as many as accelerators, the longest first."""
+        seconds = np.bincount(self.groups.group_of_node, self.instance.accelerator_time_s)
+        return [int(one) for one in np.argsort(-seconds, kind="stable")[: self.instance.num_accelerators]]
+
+    def _number_accelerators(self) -> None:
+        longest = self._longest()
+        for rank, one in enumerate(longest):
+            for a in range(1, self.instance.num_accelerators):
+                longer = [(self.x[other][a - 1], 1.0) for other in longest[:rank]]
+                self.model.add_row([*longer, (self.x[one][a], -1.0)], lower=0.0)
+
+    def renumbered(self, device: Int32[np.ndarray, " nodes"]) -> Int32[np.ndarray, " nodes"]:
+        """The same split with its accelerators numbered as the program allows."""
+        of_group = np.zeros(self.groups.num_groups, np.int32)
+        of_group[self.groups.group_of_node] = device
+        met = [*of_group[self._longest()].tolist(), *range(self.instance.num_accelerators)]
+        order = list(dict.fromkeys(a for a in met if a < self.instance.num_accelerators))
+        number = np.arange(self.instance.num_devices, dtype=np.int32)
+        number[order] = np.arange(len(order), dtype=np.int32)
+        return np.asarray(number[device])
 
     def split(self, value: Float64[np.ndarray, " variables"]) -> Int32[np.ndarray, " nodes"]:
         """The device of every node in a solution."""
