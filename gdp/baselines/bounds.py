@@ -10,6 +10,7 @@ from typing import Literal
 import numpy as np
 
 from gdp.baselines.fan_out_bound import fan_out_bound_s
+from gdp.baselines.fork_join_bound import fork_join_paths
 from gdp.baselines.indivisible import indivisible
 from gdp.baselines.interval_bound import interval_bound_s
 from gdp.baselines.longest_path import longest_path_s, paths
@@ -23,7 +24,7 @@ from gdp.runtime.verdict import check_finite
 SAFETY = 1e-9
 """Every bound is made smaller by this share: it and the simulator add up to a million doubles in different orders, each sum off by up to 2e-10 of itself."""
 
-Bound = Literal["work", "pigeonhole", "fan-out", "longest path", "interval", "memory"]
+Bound = Literal["work", "pigeonhole", "fan-out", "longest path", "fork-join", "interval", "memory"]
 """Which argument gave a bound; `memory` is a proof that no placement can run."""
 
 
@@ -51,6 +52,8 @@ def lower_bounds(graph: Graph, cluster: Cluster, *, objective: Objective = "step
     if objective == "step_time":
         through = paths(graph, cluster, units)
         found.append(("longest path", longest_path_s(units, through)))
+        through = fork_join_paths(graph, cluster, units, through)
+        found.append(("fork-join", longest_path_s(units, through)))
         known_s = max(value_s for _, value_s in found)
         found.append(("interval", interval_bound_s(units, through, multipliers, known_s=known_s)))
     bounds = [LowerBound(value_s=max(0.0, value_s * (1 - SAFETY)), bound=bound) for bound, value_s in found]

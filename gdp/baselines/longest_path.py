@@ -7,10 +7,11 @@ contention); ops of one colocation group are on one device; and what such a grou
 
 import dataclasses
 import typing
+from typing import NamedTuple
 
 import numba
 import numpy as np
-from jaxtyping import Float64
+from jaxtyping import Float64, Int32, Int64
 
 from gdp.baselines.indivisible import Indivisible
 from gdp.cluster import Cluster
@@ -27,36 +28,61 @@ class Paths:
     """from the end of the op there until the end of the step."""
 
 
+class Edges(NamedTuple):
+    """What the dynamic programs read."""
+
+    seconds: Float64[np.ndarray, "ops devices"]
+    """infinite where the device cannot hold the op."""
+    unit: Int32[np.ndarray, " ops"]
+    producer: Int32[np.ndarray, " tensors"]
+    size: Int64[np.ndarray, " tensors"]
+    in_start: Int64[np.ndarray, " ops_and_end"]
+    in_tensor: Int32[np.ndarray, " edges"]
+    out_start: Int64[np.ndarray, " ops_and_end"]
+    use_start: Int64[np.ndarray, " tensors_and_end"]
+    use_consumer: Int32[np.ndarray, " edges"]
+    latency: Float64[np.ndarray, "devices devices"]
+    bandwidth: Float64[np.ndarray, "devices devices"]
+
+
+def edges_of(graph: Graph, cluster: Cluster, units: Indivisible) -> Edges:
+    """The arrays of `graph` on `cluster`."""
+    seconds = np.where(units.fits[units.unit_of_op], units.op_time_s, np.inf)[:, units.class_of_device]
+    return Edges(
+        seconds=np.ascontiguousarray(seconds),
+        unit=units.unit_of_op,
+        producer=graph.tensor_producer,
+        size=graph.tensor_bytes,
+        in_start=_offsets(graph.edge_consumer, graph.num_ops),
+        in_tensor=graph.edge_tensor[np.argsort(graph.edge_consumer, kind="stable")],
+        out_start=_offsets(graph.tensor_producer, graph.num_ops),
+        use_start=_offsets(graph.edge_tensor, graph.num_tensors),
+        use_consumer=graph.edge_consumer[np.argsort(graph.edge_tensor, kind="stable")],
+        latency=cluster.latency_s,
+        bandwidth=cluster.bandwidth_bytes_per_s,
+    )
+
+
 def paths(graph: Graph, cluster: Cluster, units: Indivisible) -> Paths:
     """Heads and tails by dynamic programming over the edges, in `O(ops devices + tensors devices^2)`.
 
     For the head of `v` on `d`, every input may have come from whichever device makes it arrive first, chosen for each input by itself: a relaxation.
     """
-    seconds = np.where(units.fits[units.unit_of_op], units.op_time_s, np.inf)[:, units.class_of_device]
-    by_consumer = np.argsort(graph.edge_consumer, kind="stable")
-    by_tensor = np.argsort(graph.edge_tensor, kind="stable")
-    links = (cluster.latency_s, cluster.bandwidth_bytes_per_s)
-    unit = units.unit_of_op
-    head_s = _heads(
-        np.ascontiguousarray(seconds),
-        unit,
-        graph.tensor_producer,
-        graph.tensor_bytes,
-        _offsets(graph.edge_consumer, graph.num_ops),
-        graph.edge_tensor[by_consumer],
-        _offsets(graph.tensor_producer, graph.num_ops),
-        *links,
-    )
-    tail_s = _tails(
-        np.ascontiguousarray(seconds),
-        unit,
-        graph.tensor_producer,
-        graph.tensor_bytes,
-        _offsets(graph.edge_tensor, graph.num_tensors),
-        graph.edge_consumer[by_tensor],
-        *links,
-    )
-    return Paths(head_s=head_s, tail_s=tail_s)
+    edges = edges_of(graph, cluster, units)
+    nothing = np.zeros(edges.seconds.shape)
+    return Paths(head_s=heads(edges, nothing), tail_s=tails(edges, nothing))
+
+
+def heads(edges: Edges, floor_s: Float64[np.ndarray, "ops devices"]) -> Float64[np.ndarray, "ops devices"]:
+    """The heads, where it is known that none is below `floor_s`."""
+    arrays = (edges.seconds, edges.unit, edges.producer, edges.size, edges.in_start, edges.in_tensor, edges.out_start)
+    return np.asarray(_heads(floor_s, *arrays, edges.latency, edges.bandwidth))
+
+
+def tails(edges: Edges, floor_s: Float64[np.ndarray, "ops devices"]) -> Float64[np.ndarray, "ops devices"]:
+    """The tails, where it is known that none is below `floor_s`."""
+    arrays = (edges.seconds, edges.unit, edges.producer, edges.size, edges.use_start, edges.use_consumer)
+    return np.asarray(_tails(floor_s, *arrays, edges.latency, edges.bandwidth))
 
 
 def longest_path_s(units: Indivisible, found: Paths) -> float:
@@ -80,9 +106,9 @@ def _offsets(keys: np.ndarray, count: int) -> np.ndarray:
 
 @numba.njit(cache=True)
 @typing.no_type_check
-def _heads(seconds, unit, producer, size, in_start, in_tensor, out_start, latency, bandwidth):
+def _heads(floor, seconds, unit, producer, size, in_start, in_tensor, out_start, latency, bandwidth):
     num_ops, num_devices = seconds.shape
-    head = np.zeros((num_ops, num_devices))
+    head = floor.copy()
     arrival = np.empty((len(producer), num_devices))
     for op in range(num_ops):
         for d in range(num_devices):
@@ -107,9 +133,9 @@ def _heads(seconds, unit, producer, size, in_start, in_tensor, out_start, latenc
 
 @numba.njit(cache=True)
 @typing.no_type_check
-def _tails(seconds, unit, producer, size, use_start, use_consumer, latency, bandwidth):
+def _tails(floor, seconds, unit, producer, size, use_start, use_consumer, latency, bandwidth):
     num_ops, num_devices = seconds.shape
-    tail = np.where(seconds == np.inf, np.inf, 0.0)
+    tail = np.where(seconds == np.inf, np.inf, floor)
     elsewhere = np.empty(num_devices)
     for tensor in range(len(producer) - 1, -1, -1):
         source = producer[tensor]

@@ -308,7 +308,7 @@ def test_fifty_thousand_ops_are_bounded() -> None:
     graph = seeded_graph(np.random.default_rng(0), num_ops=50_000)
     bounds = lower_bounds(graph, machine("fast", "fast", "slow", memory_bytes=2**50, latency_s=1e-5, bytes_per_s=1e10))
     assert 0 < bounds[0].value_s < np.inf
-    assert {each.bound for each in bounds} == {"work", "pigeonhole", "fan-out", "longest path", "interval"}
+    assert {each.bound for each in bounds} == {"work", "pigeonhole", "fan-out", "longest path", "fork-join", "interval"}
 
 
 def test_overflowing_times_are_refused() -> None:

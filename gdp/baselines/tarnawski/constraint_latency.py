@@ -1,7 +1,7 @@
 """The least latency of one sample by constraint programming (CP-SAT of OR-tools, an optional package): the program of `latency_ip.py` without its big-M rows.
 
 Where memory forces work onto the CPU its clause learning proves what HiGHS does not: the relaxation of those rows says next to nothing. Seconds are counted in
-whole ticks of 1e-8 of a known split's latency, rounded down, and sizes in bytes, rounded down where they are not whole; so what is proven is a bound. As
+whole ticks of a known split's latency, rounded down, and sizes in bytes, rounded down where they are not whole; so what is proven is a bound. As
 there, subgraphs that wait for each other in a circle with loads of zero are not seen.
 """
 
@@ -18,8 +18,6 @@ from gdp.baselines.tarnawski.solution import Solution
 from gdp.capture.tarnawski_instance import TarnawskiInstance
 from gdp.errors import InputError
 
-_TICKS = 100_000_000
-
 
 def constraint_latency(
     instance: TarnawskiInstance,
@@ -27,6 +25,7 @@ def constraint_latency(
     *,
     time_limit_s: float,
     subgraphs_per_accelerator: int = 1,
+    num_ticks: int = 1_000_000,
     seed: int = 0,
     num_threads: int = 1,
 ) -> Solution:
@@ -37,6 +36,7 @@ def constraint_latency(
         start: a split that can run, to begin with. A good one helps: its latency is the horizon.
         time_limit_s: of the solver.
         subgraphs_per_accelerator: how often an accelerator may begin anew.
+        num_ticks: that the latency of `start` is counted in: rounding takes off the bound as many ticks as there are terms on the critical path. More are slower.
         seed: of the solver.
         num_threads: for the solver.
 
@@ -49,14 +49,14 @@ def constraint_latency(
     if not np.isfinite(objective_s):
         raise InputError(f"the split of {instance.source!r} to begin with cannot run; begin with one that can, such as the greedy one")
     moves, num_subgraphs = group_moves(instance), instance.num_accelerators * subgraphs_per_accelerator
-    tick_s = objective_s / _TICKS or 1.0
+    tick_s = objective_s / num_ticks or 1.0
 
     def ticks(seconds: np.ndarray) -> list[int]:
-        return [int(each) for each in np.minimum(seconds / tick_s, _TICKS + 1).tolist()]
+        return [int(each) for each in np.minimum(seconds / tick_s, num_ticks + 1).tolist()]
 
     first_member = np.unique(moves.group_of_node, return_index=True)[1]
     problem = Problem(
-        num_ticks=_TICKS,
+        num_ticks=num_ticks,
         num_subgraphs=num_subgraphs,
         subgraphs_per_accelerator=subgraphs_per_accelerator,
         has_cpu=instance.num_cpus > 0,
