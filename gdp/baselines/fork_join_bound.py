@@ -1,18 +1,19 @@
 """Heads and tails that know that what lies between two ops of the critical path shares devices or pays for being apart: a sharpening of `longest_path.py`.
 
-Let `x` and `y` be two ops of a longest path, and `B` all ops that depend on `x` and on which `y` depends: they run after the end of `x` and before the start of `y`. With `x` on device
-`e` and `y` on `d` that takes `T` seconds, and each op `u` of `B` on device `q` needs of these `through_uq` = head from `x` + its time + tail to `y`, by the dynamic programs of the longest
-path within `B`: away from `e` and `d` the inputs must be sent there and the outputs back. So `u` is on one of the devices with `through_uq <= T`, and where only one device `q` remains for
-several ops, they run there one after the other:
+Let `x` and `y` be two ops of a longest path, and `B` all ops that depend on `x` and on which `y` depends: they run after the end of `x` and before the start
+of `y`. With `x` on device `e` and `y` on `d` that takes `T` seconds, and each op `u` of `B` on device `q` needs of these `through_uq` = head from `x` + its
+time + tail to `y`, by the dynamic programs of the longest path within `B`: away from `e` and `d` its inputs must be sent and its outputs sent back. So `u` is
+on one of the devices with `through_uq <= T`, and where only one device `q` remains for several ops, they run there one after the other:
 
     T >= min head + sum of times + min tail over the ops that only `q` remains for,
 
-and all of `B` must fit into what all devices have between their least head and least tail. The least `T` that satisfies this is `L(e, d)`. Blocks between consecutive ops `x_1, x_2, ...` of the path follow each other, so
+and all of `B` must fit into what all devices have between their least head and least tail. The least `T` that satisfies this is `L(e, d)`. Blocks between
+consecutive ops `x_1, x_2, ...` of the path follow each other, so
 
-    head(x_{k+1}, d) >= min_e head(x_k, e) + time(x_k, e) + L_k(e, d)
+    head(x_{k+1}, d) >= min_e head(x_k, e) + time(x_k, e) + L_k(e, d),
 
-and likewise for tails; all other heads and tails follow from these by the dynamic programs. Any cut of the path into blocks gives a bound. Tried are those cuts that branches of up to so many ops
-of the path do not cross, for a few lengths of branches. Devices of infinite tails (which cannot hold an op) drop out by themselves.
+likewise for tails, and all other heads and tails follow from these by the dynamic programs. Any cut of the path into blocks gives a bound. Tried are the cuts
+that no branch beside at most so many ops of the path goes past, for a few such lengths.
 """
 
 import dataclasses

@@ -315,3 +315,54 @@ def test_overflowing_times_are_refused() -> None:
     graph = program(2, [(0, 1)], seconds=[1.0, 1.0], tensor_bytes=2**50)
     with pytest.raises(InputError, match="longer than a double can count"):
         lower_bounds(graph, machine("fast", "fast", bytes_per_s=1e-300))
+
+
+@pytest.mark.parametrize(("transfer_s", "expected"), [(100.0, 6.0), (0.5, 4.5)])
+def test_branches_share_a_device_or_pay_for_being_apart(transfer_s: float, expected: float) -> None:
+    """Fork, four branches, join, of a second each, on two devices.
+
+    With dear transfers all six run one after the other. With transfers of half a second the branches have `T` seconds where the fork and the join are, and `T - 1` on the
+    other device: four in all, so `T = 2.5`.
+    """
+    graph = program(6, [(0, n) for n in range(1, 5)] + [(n, 5) for n in range(1, 5)], seconds=[1.0] * 6, tensor_bytes=1)
+    bounds = lower_bounds(graph, machine("fast", "fast", latency_s=transfer_s))
+    assert bound_of(bounds, "longest path") == pytest.approx(3.0, rel=EXACT)
+    assert bound_of(bounds, "fork-join") == pytest.approx(expected, rel=EXACT)
+
+
+def test_blocks_one_after_the_other_add_up() -> None:
+    """Twice fork, two branches, join, the second fork being the first join, with dear transfers: all seven ops run on one device."""
+    edges = [(0, 1), (0, 2), (1, 3), (2, 3), (3, 4), (3, 5), (4, 6), (5, 6)]
+    graph = program(7, edges, seconds=[1.0, 2.0, 3.0, 1.0, 3.0, 2.0, 1.0], tensor_bytes=1)
+    for kinds, expected in ((("fast", "fast"), 13.0), (("fast", "slow"), 13.0), (("slow", "slow"), 26.0)):
+        bounds = lower_bounds(graph, machine(*kinds, latency_s=1000.0))
+        assert bound_of(bounds, "fork-join") == pytest.approx(expected, rel=EXACT)
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES)
+def test_no_bound_is_above_seeded_chains_of_forks_and_joins(objective: Objective) -> None:
+    """Blocks of two to four branches, with colocation groups, unequal devices, shared channels and tight memory; every placement of a few ops."""
+    sharper = 0
+    for seed in range(60):
+        generator = np.random.default_rng(seed)
+        edges, last, num_ops = [], 0, 1
+        while num_ops < 6:
+            branches = range(num_ops, num_ops + int(generator.integers(2, 5)))
+            edges += [(last, branch) for branch in branches] + [(branch, branches.stop) for branch in branches]
+            last, num_ops = branches.stop, branches.stop + 1
+        graph = program(num_ops, edges, seconds=generator.choice([0.0, 1.0, 1.5, 2.0], num_ops).tolist(), param_bytes=1, tensor_bytes=1)
+        groups = generator.choice([Graph.NO_GROUP, Graph.NO_GROUP, Graph.NO_GROUP, 0, 1], num_ops).astype(np.int32)
+        graph = dataclasses.replace(graph, colocation_group=groups)
+        kinds = [["fast", "slow"][int(slow)] for slow in generator.integers(0, 2, 2 if num_ops > 8 else int(generator.integers(2, 4)))]
+        memory_bytes = int(generator.choice([num_ops, 2**20]))
+        cluster = machine(
+            *kinds,
+            memory_bytes=memory_bytes,
+            latency_s=float(generator.choice([0.0, 0.25, 1.0, 10.0])),
+            channels=int(generator.integers(0, 2)),
+        )
+        least = least_s(graph, cluster, all_placements(graph, cluster), objective, generator)
+        bounds = lower_bounds(graph, cluster, objective=objective)
+        assert all(bound.value_s <= least for bound in bounds), (seed, bounds, least)
+        sharper += bounds[0].bound == "fork-join"
+    assert objective == "bottleneck" or sharper > 10
