@@ -16,12 +16,12 @@ def memory_shortage(graph: Graph, cluster: Cluster) -> str | None:
     units = indivisible(graph, cluster)
     needed, memory = units.needed_bytes, cluster.memory_bytes
     neediest, largest = int(needed.argmax()), int(memory.argmax())
-    if needed[neediest] > memory[largest]:
-        excess = int(needed[neediest] - memory[largest])
+    need, room = int(needed[neediest]), int(memory[largest])
+    if need > room:
         return (
-            f"{_part(graph, units, neediest)} of {graph.source!r} needs {_bytes(needed[neediest])} on one device, of which "
-            f"{_bytes(units.param_bytes[neediest])} are parameters, but the largest device of cluster {cluster.name!r}, "
-            f"{cluster.devices[largest].name!r}, holds {_bytes(memory[largest])}: {_bytes(excess)} too much"
+            f"{_part(graph, units, neediest)} of {graph.source!r} needs {_bytes(need)} on one device, of which "
+            f"{_bytes(int(units.param_bytes[neediest]))} are parameters, but the largest device of cluster {cluster.name!r}, "
+            f"{cluster.devices[largest].name!r}, holds {_bytes(room)}: {_bytes(need - room)} too much"
         )
     for least in [-1, *sorted(set(memory.tolist()))[:-1]]:
         parts, devices = needed > least, memory > least

@@ -247,7 +247,7 @@ def _tiny_cluster() -> None:
         (["place", "graph.parquet", "--cluster", "p100x3"], "did you mean"),
         (["place", "graph.parquet", "--cluster", "nowhere.yaml"], "nowhere.yaml"),
         (["place", "graph.parquet", "--cluster", "p100x2", "--policy", "gdp-tyni"], "gdp-tyni"),
-        (["place", "graph.parquet", "--cluster", "tiny.yaml"], "GiB together"),
+        (["place", "graph.parquet", "--cluster", "tiny.yaml"], "bytes"),
         (["place", "cyclic.parquet", "--cluster", "p100x2"], "backwards"),
         (["place", "nan.parquet", "--cluster", "p100x2"], "nan"),
         (["place", "graph.parquet", "--cluster", "p100x2", "--out", "graph.parquet"], "graph.parquet"),
