@@ -1,7 +1,7 @@
 """Bounds and exact solvers against brute force on many small random cases: how many, the largest deviation, and that none is on the wrong side.
 
-A bound must not be above the least of all placements under all dispatch rules, a search not below it, and an exact solver must give it. Writes `benchmarks/results/agreement.json`; exit code 1
-when a case is wrong.
+A bound must not be above the least of all placements under all dispatch rules, a search not below it, and an exact solver must give it. Writes
+`benchmarks/results/agreement.json`; exit code 1 when a case is wrong.
 """
 
 import argparse
