@@ -5,6 +5,7 @@ import functools
 import multiprocessing
 import os
 import signal
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
@@ -17,7 +18,7 @@ from gdp.cluster import Cluster, preset
 from gdp.compare.asking import candidates
 from gdp.compare.recorded import Recorded
 from gdp.compare.results import Cell, Row, Settings
-from gdp.errors import InputError
+from gdp.errors import InputError, printable
 from gdp.measurement import Runtime, Status
 from gdp.runtime.simulator import Simulator
 from gdp.runtime.verdict import Dispatch
@@ -69,9 +70,15 @@ def _answer(question: Question, cluster: Cluster) -> Cell | Row:
 
 def _cell(question: Question, model: Model, cluster: Cluster) -> Cell:
     from gdp.baselines.bounds import lower_bound
+    from gdp.baselines.memory_shortage import memory_shortage
+    from gdp.cli.candidates import refuse_unknown_times
     from gdp.runtime.levels import b_level
     from gdp.runtime.roofline import op_time_s
 
+    refuse_unknown_times(model.graph, cluster)
+    shortage = memory_shortage(model.graph, cluster)
+    if shortage is not None:
+        print(printable(f"{question.workload} on {question.cluster}: no placement can run: {shortage}"), file=sys.stderr)
     bound = lower_bound(model.graph, cluster, objective=question.settings.objective)
     seconds = op_time_s(model.graph, cluster)
     path = b_level(model.graph, seconds.min(axis=1), np.zeros(model.graph.num_edges))
