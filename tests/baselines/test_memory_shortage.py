@@ -40,9 +40,9 @@ def _graph(param_bytes: list[int], groups: list[int]) -> Graph:
 
 
 def test_it_says_what_does_not_fit_by_how_many_bytes_and_where() -> None:
-    count = layered(np.random.default_rng(0), num_ops=6).num_ops
+    count = layered(np.random.default_rng(0), num_ops=8).num_ops
     some = [10] * count
-    fits = memory_shortage(_graph(some, []), _cluster(60, 60, 60, 60))
+    fits = memory_shortage(_graph(some, []), _cluster(80, 80, 80, 80))
     together = memory_shortage(_graph([10, 10, 10, 40] + [0] * (count - 4), [7, 7, 7]), _cluster(20, 20, 20, 20))
     in_all = memory_shortage(_graph(some, []), _cluster(10, 10, 10, 10))
     larger = memory_shortage(_graph([30, 30, 30] + [0] * (count - 3), []), _cluster(29, 29, 40, 40))
