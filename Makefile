@@ -6,7 +6,7 @@ export OMP_NUM_THREADS ?= 2
 export PYTHONUNBUFFERED = 1
 
 .DEFAULT_GOAL := help
-.PHONY: help env demo test lint bench clean
+.PHONY: help env demo test lint bench fuzz clean
 
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -37,6 +37,9 @@ bench: env ## the benchmarks behind the published figures
 	$(BIN)/python benchmarks/agreement.py
 	$(BIN)/python benchmarks/zero_shot.py --out benchmarks/results/zero_shot.json
 	$(BIN)/python benchmarks/kill_resume.py --out benchmarks/results/kill_resume.json
+
+fuzz: env ## 100 000 hostile files for every reader (an hour or two; `make test` tries a few hundred)
+	$(BIN)/python -m tests.fuzz.run --inputs 100000 --out benchmarks/results/fuzz.json
 
 clean: ## remove what was built
 	rm -rf $(ENV) dist build runs outputs .pytest_cache .mypy_cache .ruff_cache

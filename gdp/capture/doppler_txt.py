@@ -1,8 +1,9 @@
 """Reads the text format of DOPPLER (Yao et al., ICLR 2026): sharded graphs with a cost of computing and of sending per op.
 
-Lines: the number of ops; the ids of the input ops; the sources of all edges; their destinations (lists with commas; an id is an op's number from 0); then
-a line an op in the order of their numbers, `compute,comm` or `compute,comm,op`. What the costs are in is up to the file: the caller says so. An op's output is
-one tensor, whose bytes are such that a link of the stated bandwidth takes `comm` for it.
+Lines: the number of inputs and ops together; the ids of the inputs; the sources of all edges; their destinations (lists with commas, one at the end allowed); then
+a line an op, `compute,comm` or `compute,comm,op`. As in the published files and the program that reads them (`utils.py` beside them), the inputs are counted and
+named but belong to the graph no further: they have no cost, edges join ops alone, and an op's id in an edge is the number of its line, from 0. What the costs are
+in is up to the file: the caller says so. An op's output is one tensor, whose bytes are such that a link of the stated bandwidth takes `comm` for it.
 """
 
 import math
@@ -34,7 +35,7 @@ def read_doppler(path: Path, *, kind: str, seconds_per_unit: float, bandwidth_by
 
     Raises:
         InputError: when the file is missing, too large or wrong: another number of lines or values than stated, an id that is unknown, an edge or an input that
-            is there twice, an input that consumes something, a cost that is negative or not finite, a cycle.
+            is there twice, a cost that is negative or not finite, a cycle.
     """
     for what, value in (("seconds_per_unit", seconds_per_unit), ("bandwidth_bytes_per_s", bandwidth_bytes_per_s)):
         if not 0 < value < math.inf:
@@ -50,15 +51,24 @@ def read_doppler(path: Path, *, kind: str, seconds_per_unit: float, bandwidth_by
         raise InputError(
             f"the DOPPLER file {path} has {len(lines)} lines; it needs the number of ops, inputs, sources, destinations and a line an op"
         )
-    total = _ids(lines[0], limit=MAX_OPS + 1, where=f"line 1 of the DOPPLER file {path}")
+    total = _ids(lines[0], limit=2 * MAX_OPS + 1, where=f"line 1 of the DOPPLER file {path}")
     if len(total) != 1 or total[0] == 0:
-        raise InputError(f"line 1 of the DOPPLER file {path} is {lines[0]!r}; it must be the number of ops, from 1 to {MAX_OPS}")
-    num_ops = total[0]
+        raise InputError(
+            f"line 1 of the DOPPLER file {path} is {lines[0][:100]!r}; it must be the number of inputs and ops, from 1 to {2 * MAX_OPS}"
+        )
+    inputs = _ids(lines[1], limit=total[0], where=f"line 2 of the DOPPLER file {path}")
+    if len(set(inputs)) != len(inputs):
+        raise InputError(f"line 2 of the DOPPLER file {path} names an input twice; name each once")
+    num_ops = total[0] - len(inputs)
+    if not 1 <= num_ops <= MAX_OPS:
+        raise InputError(
+            f"the DOPPLER file {path} states {total[0]} inputs and ops, {len(inputs)} of them inputs; it must have from 1 to {MAX_OPS} ops"
+        )
     if len(lines) != 4 + num_ops:
-        raise InputError(f"the DOPPLER file {path} states {num_ops} ops but has lines for {len(lines) - 4}; write one line an op")
-    inputs, sources, destinations = (
-        _ids(lines[number], limit=num_ops, where=f"line {number + 1} of the DOPPLER file {path}") for number in (1, 2, 3)
-    )
+        raise InputError(
+            f"the DOPPLER file {path} states {total[0]} inputs and ops, {len(inputs)} of them inputs, but has lines for {len(lines) - 4} ops; write one line an op"
+        )
+    sources, destinations = (_ids(lines[number], limit=num_ops, where=f"line {number + 1} of the DOPPLER file {path}") for number in (2, 3))
     if len(sources) != len(destinations):
         raise InputError(f"the DOPPLER file {path} has {len(sources)} sources but {len(destinations)} destinations; an edge needs both")
     if len(sources) > MAX_EDGES:
@@ -67,13 +77,6 @@ def read_doppler(path: Path, *, kind: str, seconds_per_unit: float, bandwidth_by
     edge, times = Counter(edges).most_common(1)[0] if edges else ((0, 0), 0)
     if times > 1:
         raise InputError(f"the DOPPLER file {path} has the edge {edge[0]} -> {edge[1]} twice; give it once")
-    if len(set(inputs)) != len(inputs):
-        raise InputError(f"line 2 of the DOPPLER file {path} names an input twice; name each once")
-    consuming = sorted(set(inputs) & set(destinations))
-    if consuming:
-        raise InputError(
-            f"line 2 of the DOPPLER file {path} calls op {consuming[0]} an input, but an edge leads to it; drop one of the two"
-        )
     compute, comm, op_type = [], [], []
     for op, line in enumerate(lines[4:]):
         where = f"line {op + 5} of the DOPPLER file {path}"
@@ -82,7 +85,7 @@ def read_doppler(path: Path, *, kind: str, seconds_per_unit: float, bandwidth_by
             raise InputError(f"{where} is {line!r}; it must be 'compute,comm' or 'compute,comm,op'")
         compute.append(_cost(parts[0], where))
         comm.append(_cost(parts[1], where))
-        op_type.append((parts[2] if len(parts) == 3 else "")[:200] or ("input" if op in inputs else "op"))
+        op_type.append((parts[2] if len(parts) == 3 else "")[:200] or "op")
     output_bytes = np.array(comm) * seconds_per_unit * bandwidth_bytes_per_s
     if (output_bytes > MAX_BYTES).any():
         worst = int(output_bytes.argmax())
@@ -106,9 +109,7 @@ def read_doppler(path: Path, *, kind: str, seconds_per_unit: float, bandwidth_by
 
 
 def _ids(line: str, *, limit: int, where: str) -> list[int]:
-    if not line:
-        return []
-    found = [part.strip() for part in line.split(",")]
+    found = [part.strip() for part in line.removesuffix(",").split(",")] if line else []
     for part in found:
         if not re.fullmatch(r"[0-9]{1,9}", part) or int(part) >= limit:
             raise InputError(f"{where} has {part!r}; it must be whole numbers from 0 to {limit - 1} with commas between them")

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from gdp.atomic_file import replacing
+from gdp.bounded_file import check_bounded
 from gdp.capture.parquet_pages import count_values
 from gdp.errors import InputError
 from gdp.graph import MAX_BYTES, Graph
@@ -102,10 +103,8 @@ def _row(graph: Graph) -> dict[str, Any]:
 
 
 def _read_table(path: Path) -> pa.Table:
-    if not path.is_file():
-        raise InputError(f"there is no graph file {path}; check the name, or write one with `gdp.capture.parquet.write_graphs`")
-    if path.stat().st_size > MAX_FILE_BYTES:
-        raise InputError(f"the graph file {path} has {path.stat().st_size} bytes; at most {MAX_FILE_BYTES} are read: split it")
+    advice = "check the name, or write one with `gdp.capture.parquet.write_graphs`"
+    check_bounded(path, what="the graph file", advice=advice, max_bytes=MAX_FILE_BYTES)
     try:
         num_values = count_values(path)
         if num_values > MAX_VALUES:

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from gdp.bounded_file import is_absent
 from gdp.cli.placers import SEEDED, chosen
 from gdp.cli.table import milliseconds
 from gdp.compare.results import Results, Settings, read_results, write_results
@@ -51,7 +52,7 @@ def compare(
     settings = Settings(policy=policy, samples=samples or budget, budget=budget, objective=objective, dispatch=dispatch)
     cells = [(workload, cluster) for workload in _workloads(workloads) for cluster in dict.fromkeys(clusters.split(","))]
     results = Results(settings=settings, environment=environment(), cells=[], rows=[])
-    if out is not None and out.exists():
+    if out is not None and not is_absent(out):
         kept = read_results(out)
         if kept.settings != settings:
             raise InputError(f"--out names {out}, which holds a comparison of other settings; name another file")

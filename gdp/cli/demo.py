@@ -1,5 +1,6 @@
 """`gdp demo`: the main job on real input, from capture to report."""
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -29,7 +30,7 @@ def demo(
     def step(name: str, experiment: str, model: Model) -> Finished:
         console.print(f"{name}: {model.graph.num_ops} ops from {model.graph.source}", markup=False)
         folder = out / experiment
-        if (folder / "run_id").exists():
+        if os.path.exists(folder / "run_id"):
             shutil.rmtree(folder)
         config = resolved(composed("finetune", [f"experiment={experiment}", f"run_dir={folder}", f"seed={seed}"]))
         finished = run(fill(FinetuneSettings, config, where=""), config, model, title=name)

@@ -45,7 +45,7 @@ def resolve_model(text: str) -> Model:
     if ".py:" in text:
         with _kept_process():
             return _from_function(text)
-    if text.endswith(".py") and Path(text).is_file():
+    if text.endswith(".py") and os.path.isfile(text):
         raise InputError(f"{text} is a file; name the function in it that returns (module, example inputs): {text}:FUNCTION")
     from gdp.workloads.catalog import workload
 
@@ -58,7 +58,7 @@ def resolve_model(text: str) -> Model:
 def _from_function(text: str) -> Model:
     file, _, name = text.rpartition(":")
     path = Path(file)
-    if not path.is_file():
+    if not os.path.isfile(path):
         raise InputError(f"there is no file {path}; name MODEL as FILE.py:FUNCTION")
     spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec is not None and spec.loader is not None

@@ -1,6 +1,7 @@
 """`gdp place`: a placement at once, and never a worse one than the best simple one."""
 
 import json
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -47,7 +48,7 @@ def place(
     from gdp.placement import write_placement
     from gdp.runtime.simulator import Simulator
 
-    if out.exists() and not out.is_dir():
+    if os.path.exists(out) and not os.path.isdir(out):
         raise InputError(f"--out names the file {out}; name a folder")
     console = Console(stderr=as_json, soft_wrap=True, highlight=False)
     target = machine.resolve_cluster(cluster)

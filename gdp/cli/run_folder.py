@@ -7,6 +7,7 @@ import copy
 import dataclasses
 import hashlib
 import json
+import os
 import re
 import secrets
 import shlex
@@ -64,9 +65,9 @@ def holds_run_of(folder: Path, config: dict[str, Any], *, resume: Literal["auto"
 
     Raises `InputError` when the folder holds what no run wrote, or a run that this configuration cannot continue.
     """
-    if not folder.exists():
+    if not os.path.exists(folder):
         return False
-    if not folder.is_dir():
+    if not os.path.isdir(folder):
         raise InputError(f"run_dir is {folder}, which is a file; name a folder")
     if not _is_ours(folder):
         others = sorted(path.name for path in folder.iterdir() if path.name != ".lock" and not path.name.startswith(f".{_RUN_ID}."))
@@ -93,7 +94,7 @@ def run_folder(
     What a run of another identity left behind that ended before its first snapshot is removed. A new run that is refused before it has logged anything leaves
     nothing. Raises `InputError` when the folder holds a run that this one cannot continue, or another process is at work in it.
     """
-    was_there = folder.exists()
+    was_there = os.path.exists(folder)
     with lock_folder(folder):
         holds_run_of(folder, config, resume=resume)
         kept = _stored(folder) if _is_ours(folder) else None

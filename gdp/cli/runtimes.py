@@ -11,6 +11,7 @@ from jaxtyping import Int32
 from pydantic import TypeAdapter
 
 from gdp.atomic_file import write_text
+from gdp.bounded_file import read_bounded
 from gdp.cli.comparisons import kept_in
 from gdp.cli.finetune_config import PyTorchConfig, SimulatorConfig
 from gdp.cli.model import Model
@@ -20,6 +21,7 @@ from gdp.graph import Graph
 from gdp.learn.finalists import Compare, Occasion
 from gdp.measurement import Measurement, MeasurementBatch, Objective, Runtime, stack
 from gdp.placement import Placement
+from gdp.plain_json import parse_json
 from gdp.runtime.journal import Journal
 from gdp.runtime.pytorch import PyTorchRuntime
 from gdp.runtime.screened import ScreenedRuntime
@@ -30,6 +32,7 @@ JOURNAL = "journal.jsonl"
 PROFILE = "profile.json"
 COMPARISONS = "comparisons.json"
 _PROFILE_FILE = TypeAdapter(dict[str, list[float]])
+_MAX_PROFILE_BYTES = 2**30
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
@@ -130,12 +133,13 @@ def _profiled(graph: Graph, cluster: Cluster, runtime: PyTorchRuntime, path: Pat
 
 def read_profile(path: Path, graph: Graph, cluster: Cluster) -> dict[str, np.ndarray]:
     """Measured seconds per op for each device kind, `{kind: [ops]}`. Raises `InputError` when the file holds anything else."""
+    content = read_bounded(path, what="the profile", advice="delete it and start anew", max_bytes=_MAX_PROFILE_BYTES)
     try:
-        seconds = _PROFILE_FILE.validate_json(path.read_bytes(), strict=True)
-        measured = {kind: np.array(values, np.float64) for kind, values in seconds.items()}
-    except (OSError, ValueError) as error:
+        seconds = _PROFILE_FILE.validate_python(parse_json(content), strict=True)
+    except ValueError as error:
         reason = str(error).splitlines()[0]
         raise InputError(f"the profile {path} cannot be read: {reason}; delete it and start anew") from error
+    measured = {kind: np.array(values, np.float64) for kind, values in seconds.items()}
     whole = all(
         each.shape == (graph.num_ops,) and np.isfinite(each).all() and (each >= 0).all() and each.max() > 0 for each in measured.values()
     )

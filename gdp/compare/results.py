@@ -4,10 +4,12 @@ The file may be one that somebody else wrote: it is checked field by field.
 """
 
 import json
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from gdp.atomic_file import write_text
 from gdp.bounded_file import read_bounded
@@ -87,6 +89,14 @@ class Row(_Record):
     best_s: list[Seconds]
     """the objective of each of these."""
 
+    @model_validator(mode="after")
+    def _one_curve(self) -> "Row":
+        if len(self.improved_at) != len(self.best_s):
+            raise ValueError(
+                f"improved_at has {len(self.improved_at)} values and best_s {len(self.best_s)}; there is one of each an improvement"
+            )
+        return self
+
     @property
     def key(self) -> tuple[str, str, str, int]:
         return self.workload, self.cluster, self.placer, self.seed
@@ -102,6 +112,15 @@ class Results(BaseModel):
     environment: dict[str, str]
     cells: list[Cell]
     rows: list[Row]
+
+    @model_validator(mode="after")
+    def _each_once(self) -> "Results":
+        both: tuple[tuple[str, Sequence[Cell | Row]], ...] = (("cell", self.cells), ("row", self.rows))
+        for what, records in both:
+            key, times = Counter(record.key for record in records).most_common(1)[0] if records else ((), 1)
+            if times > 1:
+                raise ValueError(f"the {what} {key} is there twice")
+        return self
 
 
 def write_results(path: Path, results: Results) -> None:

@@ -27,6 +27,7 @@ from gdp.bounded_file import read_bounded
 from gdp.errors import InputError
 from gdp.features.config import FeatureConfig
 from gdp.hub.card import Card, WeightsFacts, to_markdown
+from gdp.plain_json import parse_json
 from gdp.policy.config import PolicyConfig
 from gdp.policy.policy import Policy
 
@@ -108,6 +109,7 @@ def load_checkpoint(folder: Path) -> Policy:
             f"{folder / WEIGHTS} has sha256 {digest[:12]}…, but {CONFIG} promises {config.facts.weights_sha256[:12]}…: "
             "the file is damaged or was changed; fetch the checkpoint again"
         )
+    _check_header(data, folder / WEIGHTS)
     try:
         state = load_safetensors(data)
     except (SafetensorError, KeyError, ValueError, TypeError, RuntimeError, ArithmeticError) as error:
@@ -124,8 +126,8 @@ def read_config(folder: Path) -> CheckpointConfig:
     path = folder / CONFIG
     data = _read(path, max_bytes=MAX_CONFIG_BYTES)
     try:
-        raw = json.loads(data)
-    except (ValueError, RecursionError) as error:
+        raw = parse_json(data)
+    except ValueError as error:
         raise InputError(f"{path} is not JSON: {error}; fetch the checkpoint again") from error
     if not isinstance(raw, dict):
         raise InputError(f"{path} must hold a JSON object; fetch the checkpoint again")
@@ -174,6 +176,19 @@ def _document() -> type[BaseModel]:
         "weights_sha256": (Annotated[str, Field(pattern="^[0-9a-f]{64}$")], ...),
     }
     return create_model("CheckpointDocument", __config__=strict, **fields)
+
+
+def _check_header(data: bytes, path: Path) -> None:
+    """What the library that reads the weights would pass over: a tensor that is there twice, a field that no tensor has."""
+    length = int.from_bytes(data[:8], "little")
+    try:
+        header = parse_json(data[8 : 8 + length])
+    except ValueError as error:
+        raise InputError(f"{path} is not a safetensors file: its header is not JSON, {error}; fetch the checkpoint again") from error
+    tensors = {name: value for name, value in header.items() if name != "__metadata__"} if isinstance(header, dict) else {"": None}
+    for name, value in tensors.items():
+        if not isinstance(value, dict) or value.keys() != {"dtype", "shape", "data_offsets"}:
+            raise InputError(f"{path} is not a safetensors file: {name[:200]!r} in its header is no tensor; fetch the checkpoint again")
 
 
 def _check_sizes(sizes: Mapping[str, Any], path: Path) -> None:

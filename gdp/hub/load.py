@@ -43,7 +43,7 @@ def resolve(name_or_path: str | Path) -> Resolved:
         raise InputError("the policy's name is empty; give a bundled name, a folder, or org/name for the Hugging Face Hub")
     if isinstance(name_or_path, str) and name in available():
         return _local(bundled("checkpoints") / name, name)
-    if not name.startswith("hf://") and Path(name).is_dir():
+    if not name.startswith("hf://") and os.path.isdir(name):
         return _local(Path(name), name)
     if isinstance(name_or_path, str) and (name.startswith("hf://") or _looks_like_repository(name)):
         return _from_hub(name)
@@ -99,6 +99,6 @@ def _from_hub(name: str) -> Resolved:
         ) from error
     except Exception as error:  # also what the Hub's library passes on from its transport, of a type that changes from version to version
         raise InputError(f"the policy {name} cannot be downloaded: {str(error).splitlines()[0] if str(error) else error!r}") from error
-    if not (folder / CONFIG).is_file():
+    if not os.path.isfile(folder / CONFIG):
         raise InputError(f"the repository {uri.id} has no {CONFIG}: it holds no gdp policy, or another program's")
     return Resolved(folder=folder, name=uri.id, revision=folder.name)

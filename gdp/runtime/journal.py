@@ -17,6 +17,10 @@ from gdp.cluster import Cluster
 from gdp.errors import InputError
 from gdp.graph import Graph
 from gdp.measurement import Measurement, Objective, Status, measurement_document, measurement_of
+from gdp.plain_json import parse_json
+
+MAX_FILE_BYTES = 2**32
+"""The most bytes of a journal that are read."""
 
 Key = str
 """sha256 of graph, cluster and placement."""
@@ -67,8 +71,10 @@ class Journal:
             if path.exists() and not path.is_file():
                 raise InputError(f"the journal {path} is not a regular file; name another file")
             self._file = open(path, "a+b", buffering=0)
-        except OSError as error:
-            raise InputError(f"cannot open the journal {path}: {error}; name a file that can be written") from error
+        except InputError:
+            raise
+        except (OSError, ValueError) as error:
+            raise InputError(f"cannot open the journal {str(path)!r}: {error}; name a file that can be written") from error
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
@@ -127,6 +133,9 @@ class Journal:
         return incumbent
 
     def _read(self) -> dict[Key, tuple[str, Measured]]:
+        size = os.fstat(self._file.fileno()).st_size
+        if size > MAX_FILE_BYTES:
+            raise InputError(f"the journal {self._path} has {size} bytes; at most {MAX_FILE_BYTES} are read: move the file away")
         self._file.seek(0)
         content = self._file.read()
         whole = content.rfind(b"\n") + 1
@@ -135,7 +144,7 @@ class Journal:
         entries: dict[Key, tuple[str, Measured]] = {}
         for number, text in enumerate(content[:whole].splitlines(), start=1):
             try:
-                line = _Line.model_validate_json(text)
+                line = _Line.model_validate(parse_json(text))
                 wrong = _contradiction(line)
                 if wrong:
                     raise InputError(f"line {number} of the journal {self._path} is wrong: {wrong}; move the file away")
@@ -145,6 +154,10 @@ class Journal:
                 raise InputError(
                     f"line {number} of the journal {self._path} is wrong at {place}: {first['msg']}; move the file away"
                 ) from error
+            except ValueError as error:
+                if isinstance(error, InputError):
+                    raise
+                raise InputError(f"line {number} of the journal {self._path} is not JSON: {error}; move the file away") from error
             device = np.array(line.device, np.int32)
             entries[_key(line.graph, line.cluster, device)] = (
                 line.cluster + line.graph,

@@ -21,7 +21,7 @@ node2 -- ReLU(inplace) -- forward_compute_time=1.0, backward_compute_time=0.0, a
 \tnode2 -- node3
 """
 
-DOPPLER = "4\n0,1\n0,1,2\n2,2,3\n0,2\n0,4\n1.5,1,mm\n3,0\n"
+DOPPLER = "6\n0, 1, \n0, 1, 2, \n2, 2, 3,\n0,2\n0,4\n1.5,1,mm\n3,0\n"
 
 
 def edges_of(graph: Graph) -> set[tuple[str, str, int]]:
@@ -91,21 +91,24 @@ def test_a_doppler_file_by_hand(tmp_path: Path) -> None:
     graph = doppler(tmp_path, DOPPLER)
     assert edges_of(graph) == {("op0", "op2", 2000), ("op1", "op2", 4000), ("op2", "op3", 1000)}
     assert graph.measured_time_s["p100"].tolist() == pytest.approx([0.0, 0.0, 1.5e-3, 3e-3])
-    assert graph.op_type == ("input", "input", "mm", "op")
+    assert graph.op_type == ("op", "op", "mm", "op")
 
 
 @pytest.mark.parametrize(
     "old,new,message",
     [
-        ("4\n0,1", "5\n0,1", "states 5 ops but has lines for 4"),
-        ("4\n0,1", "x\n0,1", "line 1 .*'x'"),
-        ("4\n0,1", "0\n0,1", "line 1"),
-        ("4\n0,1", "4\n0,9", "line 2 .*'9'"),
-        ("4\n0,1", "4\n0,0", "twice"),
-        ("4\n0,1", "4\n0,2", "op 2 an input, but"),
-        ("0,1,2\n", "0,1\n", "2 sources but 3 destinations"),
-        ("0,1,2\n2,2,3", "0,0,2\n2,2,3", "edge 0 -> 2 twice"),
-        ("0,1,2\n2,2,3", "0,1,2\n2,2,2", "circle"),
+        ("6\n0, 1, ", "7\n0, 1, ", "states 7 inputs and ops, 2 of them inputs, but has lines for 4"),
+        ("6\n0, 1, ", "6\n0,", "states 6 inputs and ops, 1 of them inputs, but has lines for 4"),
+        ("6\n0, 1, ", "x\n0, 1, ", "line 1 .*'x'"),
+        ("6\n0, 1, ", "0\n0, 1, ", "line 1"),
+        ("6\n0, 1, ", "6\n0, 9, ", "line 2 .*'9'"),
+        ("6\n0, 1, ", "6\n0, 0, ", "twice"),
+        ("6\n0, 1, ", "6\n0, 1,, ", "line 2 .*''"),
+        ("6\n0, 1, ", "2\n0, 1, ", "from 1 to"),
+        ("0, 1, 2, \n", "0, 1, 4\n", "line 3 .*'4'"),
+        ("0, 1, 2, \n", "0, 1\n", "2 sources but 3 destinations"),
+        ("0, 1, 2, \n2, 2", "0, 0, 2\n2, 2", "edge 0 -> 2 twice"),
+        ("2, 2, 3,", "2, 2, 2", "circle"),
         ("1.5,1,mm", "1.5", "line 7 .*compute,comm"),
         ("1.5,1,mm", "-1,1,mm", "line 7 .*'-1'"),
         ("1.5,1,mm", "inf,1,mm", "line 7 .*'inf'"),
