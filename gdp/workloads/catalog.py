@@ -18,6 +18,8 @@ from gdp.errors import InputError
 from gdp.graph import Graph
 from gdp.runtime.verdict import Dispatch
 from gdp.workloads.branching import branching_network, example_inputs
+from gdp.workloads.doppler import feed_forward_net, llama_block, llama_layer, matrix_chain
+from gdp.workloads.known_optimum import SolvedProblem, fork_join, independent_chains
 from gdp.workloads.papers_suite import PAPERS_SUITE
 from gdp.workloads.split import Split
 from gdp.workloads.synthetic import cells, layered, series_parallel, unrolled_rnn
@@ -49,6 +51,8 @@ class Workload:
     """captures afresh what `build` reads from `datasets/` where it is stored (`python -m gdp.workloads.build` stores it)."""
     program: Callable[[], tuple[nn.Module, tuple[Any, ...]]] | None = None
     """the PyTorch module and its example inputs, where it has weights and can really run."""
+    solved: Callable[[], SolvedProblem] | None = None
+    """the graph with a cluster and the least step time of any placement on it, where that is known."""
 
     @property
     def dispatch(self) -> Dispatch:
@@ -125,6 +129,21 @@ def _tensorflow(family: str, split: Split, *captures: tuple[str, Callable[[], Gr
     )
 
 
+def _sharded(family: str, name: str, capture: Callable[[], Graph]) -> Workload:
+    return Workload(
+        name=name,
+        family=family,
+        framework="synthetic",
+        split="hold-out",
+        build=functools.partial(_stored, name, capture),
+        capture=capture,
+    )
+
+
+def _known_optimum(name: str, solved: Callable[[], SolvedProblem]) -> Workload:
+    return Workload(name=name, family="known-optimum", framework="synthetic", split="hold-out", build=lambda: solved().graph, solved=solved)
+
+
 CATALOG: tuple[Workload, ...] = (
     *(
         entry
@@ -171,5 +190,22 @@ CATALOG: tuple[Workload, ...] = (
     ),
     Workload(name="branching", family="branching", framework="pytorch", split="hold-out", build=_branching, program=_branching_program),
     *(entry for family, split, captures in PAPERS_SUITE for entry in _tensorflow(family, split, *captures)),
+    _sharded("sharded-matrix-chain", "sharded-matrix-chain", matrix_chain),
+    _sharded("sharded-feed-forward", "sharded-feed-forward", feed_forward_net),
+    _sharded("sharded-llama", "sharded-llama-block", llama_block),
+    _sharded("sharded-llama", "sharded-llama-layer", llama_layer),
+    *(
+        _known_optimum(
+            f"chains-{chains}x{length}-on-{devices}",
+            functools.partial(independent_chains, num_chains=chains, length=length, num_devices=devices),
+        )
+        for chains, length, devices in ((4, 3, 2), (3, 4, 3), (8, 5, 4))
+    ),
+    *(
+        _known_optimum(
+            f"fork-join-{branches}-{round(100 * transfer_s)}", functools.partial(fork_join, num_branches=branches, transfer_s=transfer_s)
+        )
+        for branches, transfer_s in ((8, 0.25), (9, 0.5), (10, 1.0))
+    ),
 )
 """Every named workload."""

@@ -74,10 +74,17 @@ class Sketch:
         return self._add("input", (), shape, flops=0.0, module_path="", weight=-1)
 
     def pointwise(
-        self, op_type: str, inputs: tuple[int, ...], *, shape: tuple[int, ...], flops_per_element: float, module_path: str = ""
+        self,
+        op_type: str,
+        inputs: tuple[int, ...],
+        *,
+        shape: tuple[int, ...],
+        flops_per_element: float,
+        weight: int = -1,
+        module_path: str = "",
     ) -> int:
         """An op whose work is proportional to what it writes."""
-        return self._add(op_type, inputs, shape, flops=flops_per_element * float(np.prod(shape)), module_path=module_path, weight=-1)
+        return self._add(op_type, inputs, shape, flops=flops_per_element * float(np.prod(shape)), module_path=module_path, weight=weight)
 
     def contraction(
         self,

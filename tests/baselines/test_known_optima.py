@@ -3,15 +3,18 @@
 import numpy as np
 import pytest
 
+from gdp.baselines.exact_schedule import exact_schedule
 from gdp.baselines.list_scheduling import ListScheduling
 from gdp.baselines.local_search import LocalSearch
 from gdp.baselines.metis import Metis, MetisManyTimes
 from gdp.errors import InputError
 from gdp.runtime.simulator import Simulator
+from gdp.workloads.catalog import CATALOG, Workload
 from gdp.workloads.known_optimum import SolvedProblem, fork_join, independent_chains
 from tests.contracts import brute_force_s
 
 SIMULATOR = Simulator()
+SOLVED = [entry for entry in CATALOG if entry.solved is not None]
 
 
 @pytest.mark.parametrize(
@@ -26,6 +29,25 @@ SIMULATOR = Simulator()
 )
 def test_closed_forms_equal_brute_force(problem: SolvedProblem) -> None:
     assert problem.optimum_s == brute_force_s(problem.graph, problem.cluster, runtime=SIMULATOR, objective="step_time")
+
+
+@pytest.mark.parametrize("entry", SOLVED, ids=lambda entry: entry.name)
+def test_the_catalog_s_optimum_is_what_a_solver_or_brute_force_finds(entry: Workload) -> None:
+    """Brute force up to 4096 placements; beyond, the integer program's bound from below and some placement from above."""
+    assert entry.solved is not None
+    problem = entry.solved()
+    assert entry.build().sha256 == problem.graph.sha256
+    graph, cluster = problem.graph, problem.cluster
+    if cluster.num_devices**graph.num_ops <= 4096:
+        assert brute_force_s(graph, cluster, runtime=SIMULATOR, objective="step_time") == problem.optimum_s
+        return
+    reached = min(
+        SIMULATOR(graph, cluster, placer(graph, cluster)).step_time_s
+        for placer in (ListScheduling(), ListScheduling(runtime=SIMULATOR), Metis())
+    )
+    assert reached == problem.optimum_s
+    proven = exact_schedule(graph, cluster, horizon_s=reached, time_limit_s=60.0)
+    assert proven.bound_s == pytest.approx(problem.optimum_s, rel=3e-5)  # the solver's tolerance
 
 
 @pytest.mark.parametrize("num_devices", [2, 4])
