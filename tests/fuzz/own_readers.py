@@ -1,5 +1,6 @@
 """The readers of gdp's own documents: clusters, experts' rules, placements, comparisons, profiles, journals."""
 
+import functools
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -34,7 +35,7 @@ def _nothing_free(path: tuple[str | int, ...]) -> bool:
 
 
 def _mutant(file: str, format: str, is_free: Callable[[tuple[str | int, ...]], bool]) -> Callable[[Sequence[Files], Random], Mutant]:
-    parse: Callable[[bytes], Any] = json.loads if format == "json" else yaml.safe_load
+    parse: Callable[[bytes], Any] = functools.lru_cache(json.loads if format == "json" else yaml.safe_load)
 
     def mutate(samples: Sequence[Files], rng: Random) -> Mutant:
         text = rng.choice(samples)[file]
