@@ -4,6 +4,7 @@ import copy
 import dataclasses
 import json
 import os
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gdp.atomic_file import append, replacing, write_text
-from gdp.bounded_file import read_bounded
+from gdp.bounded_file import is_absent, read_bounded
 from gdp.bundled import bundled
 from gdp.cluster import MAX_DEVICES, MAX_FILE_BYTES, Cluster, Device, preset, presets, read_cluster, write_cluster
 from gdp.errors import InputError
@@ -417,6 +418,27 @@ def test_a_file_is_read_up_to_its_bound(tmp_path: Path) -> None:
         read_bounded(path, what="the file", advice="name another", max_bytes=3)
     with pytest.raises(InputError, match="cannot read the file .*null byte; name another"):
         read_bounded(Path("a\0b"), what="the file", advice="name another", max_bytes=3)
+
+
+def test_a_small_file_claims_little_memory_whatever_the_bound(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"1234")
+    tracemalloc.start()
+    try:
+        read_bounded(path, what="the file", advice="name another", max_bytes=2**30)
+        assert tracemalloc.get_traced_memory()[1] < 2**20
+    finally:
+        tracemalloc.stop()
+
+
+def test_only_what_is_not_there_is_absent(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "loop").symlink_to("loop")
+    (tmp_path / "dangling").symlink_to("nowhere")
+    assert is_absent(tmp_path / "nothing")
+    assert is_absent(tmp_path / "file" / "below")
+    for name in ("file", "loop", "dangling", "x" * 300, "a\0b"):
+        assert not is_absent(tmp_path / name)
 
 
 BOMB = "\n".join(["a0: &a0 {k: 1}", *(f"a{n}: &a{n} {{<<: [{', '.join([f'*a{n - 1}'] * 9)}]}}" for n in range(1, 11))])

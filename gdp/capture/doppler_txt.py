@@ -85,7 +85,7 @@ def read_doppler(path: Path, *, kind: str, seconds_per_unit: float, bandwidth_by
             raise InputError(f"{where} is {line!r}; it must be 'compute,comm' or 'compute,comm,op'")
         compute.append(_cost(parts[0], where))
         comm.append(_cost(parts[1], where))
-        op_type.append((parts[2] if len(parts) == 3 else "")[:200] or "op")
+        op_type.append((parts[2] if len(parts) == 3 else "")[:200].strip() or "op")
     output_bytes = np.array(comm) * seconds_per_unit * bandwidth_bytes_per_s
     if (output_bytes > MAX_BYTES).any():
         worst = int(output_bytes.argmax())

@@ -152,4 +152,4 @@ def _training_graph(
 
 
 def _kind_of_layer(text: str) -> str:
-    return text.split("(", 1)[0].strip()[:200] or "Layer"
+    return text.split("(", 1)[0].strip()[:200].strip() or "Layer"

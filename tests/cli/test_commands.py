@@ -272,6 +272,38 @@ def test_a_mistake_is_one_sentence_and_exit_code_2(gdp: Gdp, policy: str, graph_
     assert set(Path(".").iterdir()) == before, "nothing half-written"
 
 
+LONG = "x" * 5000
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["place", f"{LONG}.parquet", "--cluster", "p100x2"],
+        ["place", f"{LONG}.py", "--cluster", "p100x2"],
+        ["place", f"{LONG}.py:build", "--cluster", "p100x2"],
+        ["place", LONG, "--cluster", "p100x2"],
+        ["place", "graph.parquet", "--cluster", f"{LONG}.yaml"],
+        ["place", "graph.parquet", "--cluster", "p100x2", "--policy", f"./{LONG}"],
+        ["place", "graph.parquet", "--cluster", "p100x2", "--policy", LONG],
+        ["place", "graph.parquet", "--cluster", "p100x2", "--out", LONG],
+        ["compare", "--workloads", "graph.parquet", "--clusters", "p100x2", "--placers", "single-device", "--out", f"{LONG}.json"],
+        ["compare", "--workloads", f"{LONG}.parquet", "--clusters", "p100x2", "--placers", "single-device"],
+        ["export", f"{LONG}.json", "graph.parquet", "--cluster", "p100x2", "--to", "csv", "--out", "x.csv"],
+        ["export", "nowhere.json", "graph.parquet", "--cluster", "p100x2", "--to", "csv", "--out", LONG],
+        ["devices", "--out", f"{LONG}.yaml"],
+        ["hub", "push", LONG, "a/b", "--dry-run"],
+        ["hub", "pull", f"./{LONG}"],
+    ],
+    ids=lambda arguments: " ".join(argument.replace(LONG, "long") for argument in arguments),
+)
+def test_a_name_that_is_too_long_is_a_mistake_like_any(gdp: Gdp, policy: str, graph_file: Path, arguments: list[str]) -> None:
+    if arguments[0] == "place" and "--policy" not in arguments:
+        arguments = [*arguments, "--policy", policy]
+    code, out, err = gdp(*arguments)
+    assert code == 2, (out, err)
+    assert "Traceback" not in err and len(err) < 4200
+
+
 @pytest.mark.parametrize(("function", "says"), [("nothing", "must return"), ("broken", "no weights here")])
 def test_a_program_that_fails_is_named(gdp: Gdp, policy: str, tmp_path: Path, function: str, says: str) -> None:
     (tmp_path / "mine.py").write_text(PROGRAM)
