@@ -17,6 +17,9 @@ from tests.fuzz.mutant import HOSTILE_PATHS
 _SILENCE_S = 300.0
 """Without a word for so long, a worker hangs where no signal reaches it."""
 
+_START_S = 3600.0
+"""Until a worker's first word: it loads libraries and reads the samples, which may take long on a busy machine and tells nothing of a reader."""
+
 _ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -84,13 +87,15 @@ def _one_worker(figures: Figures, first: int, end: int, folder: Path, said: Call
         assert process.stdout is not None
         with selectors.DefaultSelector() as selector:
             selector.register(process.stdout, selectors.EVENT_READ)
+            patience_s = _START_S
             while process.poll() is None or selector.select(0):
-                if not selector.select(_SILENCE_S):
+                if not selector.select(patience_s):
                     process.kill()
                     break
                 line = process.stdout.readline()
                 if not line:
                     break
+                patience_s = _SILENCE_S
                 words = json.loads(line)
                 _note(figures, words, before)
                 said()

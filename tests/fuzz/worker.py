@@ -146,6 +146,7 @@ def main(name: str, seed: int, first: int, end: int, folder: Path) -> None:
     resident_bytes = _memory_bytes("VmRSS")
     Path("/proc/self/clear_refs").write_text("5")  # the peak starts anew
     bound_memory(ADDRESS_SPACE_BYTES)
+    _say(done=0, **counts, peak_bytes=0)
     for index in range(first, end):
         os.pwrite(now, f"{index:>12}".encode(), 0)
         if index < 0:
