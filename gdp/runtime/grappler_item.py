@@ -4,7 +4,7 @@ import dataclasses
 from typing import Any, Literal
 
 import numpy as np
-from jaxtyping import Int32, Int64
+from jaxtyping import Int32
 
 from gdp.cluster import Cluster
 from gdp.errors import InputError
@@ -114,7 +114,7 @@ def _renamed(one: str, new_name: dict[str, str]) -> str:
     return f"{control}{new_name[name]}{colon}{index}"
 
 
-def _add_transfers(placed: Any, graph: Graph, cluster: Cluster, device: np.ndarray, transfers: Int64[np.ndarray, "transfers 3"]) -> int:
+def _add_transfers(placed: Any, graph: Graph, cluster: Cluster, device: np.ndarray, transfers: Int32[np.ndarray, "transfers 3"]) -> int:
     """Adds the ops of each transfer (producer, destination, tensor) and returns how many channels they are on, those of the cluster first."""
     from tensorflow.core.framework import types_pb2
 
