@@ -12,7 +12,6 @@ import dataclasses
 import json
 import platform
 import re
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -96,9 +95,7 @@ def compared(build: Callable[[], Graph], cluster: Cluster, *, per_kind: int) -> 
     device = np.concatenate(list(by_kind.values()))
     kind = np.repeat(list(by_kind), [len(rows) for rows in by_kind.values()])
     grappler = Grappler(graph_def=graph_def)
-    start = time.perf_counter()
     judged = grappler.batch(graph, cluster, device)
-    grappler_s = (time.perf_counter() - start) / len(device)
     alone = Grappler(graph_def=graph_def, transfers_take_time=False, ties="name").batch(graph, cluster, device)
     some = np.concatenate([np.flatnonzero(kind == one)[: max(1, per_kind // 5)] for one in by_kind])
     by_name = Grappler(graph_def=graph_def, ties="name").batch(graph, cluster, device[some])
@@ -106,9 +103,7 @@ def compared(build: Callable[[], Graph], cluster: Cluster, *, per_kind: int) -> 
     costs = grappler.op_time_s(graph, cluster)
     same = graph.with_measured_time(costs)
     simulator = Simulator()
-    start = time.perf_counter()
     own = simulator.batch(graph, cluster, device)
-    simulator_s = (time.perf_counter() - start) / len(device)
     controlled = simulator.batch(same, cluster, device)
     no_overhead = _without_overhead(cluster)
     against: dict[str, tuple[MeasurementBatch, MeasurementBatch]] = {
@@ -129,8 +124,6 @@ def compared(build: Callable[[], Graph], cluster: Cluster, *, per_kind: int) -> 
         "source": graph.source,
         "num_ops": graph.num_ops,
         "placements": {name: len(rows) for name, rows in by_kind.items()},
-        "grappler_evaluations_per_s": 1.0 / grappler_s,
-        "simulator_evaluations_per_s": 1.0 / simulator_s,
         "agreement": {name: agreement(ours.step_time_s, theirs.step_time_s) for name, (ours, theirs) in against.items()},
         "by_kind": {
             one: {

@@ -192,10 +192,20 @@ def test_peaks_hold_the_variables() -> None:
     assert unused.peak_memory_bytes[1] == 0
 
 
+def test_peaks_leave_out_copies_from_elsewhere() -> None:
+    graph, graph_def = program(chain)
+    placement = on(graph, second=1)
+    judged, simulated = (runtime(graph, cluster_of(), placement) for runtime in (Grappler(graph_def=graph_def), Simulator()))
+    assert judged.peak_memory_bytes.tolist() == [2 * MATRIX_BYTES, MATRIX_BYTES]
+    assert simulated.peak_memory_bytes.tolist() == [2 * MATRIX_BYTES, 2 * MATRIX_BYTES]
+
+
 def test_what_does_not_fit_is_out_of_memory_and_what_is_no_placement_invalid() -> None:
     graph, graph_def = program(network)
     grappler = Grappler(graph_def=graph_def)
-    full = grappler(graph, cluster_of(memory_bytes=MATRIX_BYTES), on(graph))
+    needed = int(grappler(graph, cluster_of(), on(graph)).peak_memory_bytes[0])
+    assert grappler(graph, cluster_of(memory_bytes=needed), on(graph)).status == Status.OK
+    full = grappler(graph, cluster_of(memory_bytes=needed - 1), on(graph))
     assert full.status == Status.OUT_OF_MEMORY
     assert full.step_time_s == full.bottleneck_s == np.inf
     assert "d0" in full.detail
