@@ -1,9 +1,9 @@
 """Reads the text format of DOPPLER (Yao et al., ICLR 2026): sharded graphs with a cost of computing and of sending per op.
 
 Lines: the number of inputs and ops together; the ids of the inputs; the sources of all edges; their destinations (lists with commas, one at the end allowed); then
-a line an op, `compute,comm` or `compute,comm,op`. As in the published files and the program that reads them (`utils.py` beside them), the inputs are counted and
-named but belong to the graph no further: they have no cost, edges join ops alone, and an op's id in an edge is the number of its line, from 0. What the costs are
-in is up to the file: the caller says so. An op's output is one tensor, whose bytes are such that a link of the stated bandwidth takes `comm` for it.
+a line an op, `compute,comm` or `compute,comm,op`. In the published files, as for the program that reads them (`utils.py` beside them), the inputs are counted and
+named but belong to the graph no further: they have no cost, edges join ops alone, and an op's id in an edge is the number of its line, from 0. A file that has a line
+for every input, too, is read by its plain meaning: inputs are ops, to which no edge leads. What the costs are in is up to the file: the caller says so. An op's output is one tensor, whose bytes are such that a link of the stated bandwidth takes `comm` for it.
 """
 
 import math
@@ -59,14 +59,16 @@ def read_doppler(path: Path, *, kind: str, seconds_per_unit: float, bandwidth_by
     inputs = _ids(lines[1], limit=total[0], where=f"line 2 of the DOPPLER file {path}")
     if len(set(inputs)) != len(inputs):
         raise InputError(f"line 2 of the DOPPLER file {path} names an input twice; name each once")
-    num_ops = total[0] - len(inputs)
+    inputs_are_ops = len(lines) == 4 + total[0]
+    num_ops = total[0] - (0 if inputs_are_ops else len(inputs))
     if not 1 <= num_ops <= MAX_OPS:
         raise InputError(
             f"the DOPPLER file {path} states {total[0]} inputs and ops, {len(inputs)} of them inputs; it must have from 1 to {MAX_OPS} ops"
         )
     if len(lines) != 4 + num_ops:
         raise InputError(
-            f"the DOPPLER file {path} states {total[0]} inputs and ops, {len(inputs)} of them inputs, but has lines for {len(lines) - 4} ops; write one line an op"
+            f"the DOPPLER file {path} states {total[0]} inputs and ops, {len(inputs)} of them inputs, but has {len(lines) - 4} lines of costs; "
+            f"write one for every op ({num_ops}), or for every input and op ({total[0]})"
         )
     sources, destinations = (_ids(lines[number], limit=num_ops, where=f"line {number + 1} of the DOPPLER file {path}") for number in (2, 3))
     if len(sources) != len(destinations):
@@ -77,6 +79,9 @@ def read_doppler(path: Path, *, kind: str, seconds_per_unit: float, bandwidth_by
     edge, times = Counter(edges).most_common(1)[0] if edges else ((0, 0), 0)
     if times > 1:
         raise InputError(f"the DOPPLER file {path} has the edge {edge[0]} -> {edge[1]} twice; give it once")
+    fed = sorted(set(inputs) & set(destinations)) if inputs_are_ops else []
+    if fed:
+        raise InputError(f"line 2 of the DOPPLER file {path} calls op {fed[0]} an input, but an edge leads to it; drop one of the two")
     compute, comm, op_type = [], [], []
     for op, line in enumerate(lines[4:]):
         where = f"line {op + 5} of the DOPPLER file {path}"
@@ -85,7 +90,7 @@ def read_doppler(path: Path, *, kind: str, seconds_per_unit: float, bandwidth_by
             raise InputError(f"{where} is {line!r}; it must be 'compute,comm' or 'compute,comm,op'")
         compute.append(_cost(parts[0], where))
         comm.append(_cost(parts[1], where))
-        op_type.append((parts[2] if len(parts) == 3 else "")[:200].strip() or "op")
+        op_type.append((parts[2] if len(parts) == 3 else "")[:200].strip() or ("input" if inputs_are_ops and op in inputs else "op"))
     output_bytes = np.array(comm) * seconds_per_unit * bandwidth_bytes_per_s
     if (output_bytes > MAX_BYTES).any():
         worst = int(output_bytes.argmax())

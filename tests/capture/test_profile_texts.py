@@ -94,11 +94,19 @@ def test_a_doppler_file_by_hand(tmp_path: Path) -> None:
     assert graph.op_type == ("op", "op", "mm", "op")
 
 
+def test_a_doppler_file_may_have_a_line_for_every_input(tmp_path: Path) -> None:
+    graph = doppler(tmp_path, DOPPLER.replace("6\n", "4\n", 1))
+    assert graph.op_type == ("input", "input", "mm", "op")
+    assert edges_of(graph) == edges_of(doppler(tmp_path, DOPPLER))
+    with pytest.raises(InputError, match="calls op 2 an input"):
+        doppler(tmp_path, DOPPLER.replace("6\n0, 1,", "4\n0, 2,", 1))
+
+
 @pytest.mark.parametrize(
     "old,new,message",
     [
-        ("6\n0, 1, ", "7\n0, 1, ", "states 7 inputs and ops, 2 of them inputs, but has lines for 4"),
-        ("6\n0, 1, ", "6\n0,", "states 6 inputs and ops, 1 of them inputs, but has lines for 4"),
+        ("6\n0, 1, ", "7\n0, 1, ", "states 7 inputs and ops, 2 of them inputs, but has 4 lines of costs; write one for every op .5."),
+        ("6\n0, 1, ", "6\n0,", "states 6 inputs and ops, 1 of them inputs, but has 4 lines of costs"),
         ("6\n0, 1, ", "x\n0, 1, ", "line 1 .*'x'"),
         ("6\n0, 1, ", "0\n0, 1, ", "line 1"),
         ("6\n0, 1, ", "6\n0, 9, ", "line 2 .*'9'"),
