@@ -3,7 +3,8 @@
 Lines: the number of inputs and ops together; the ids of the inputs; the sources of all edges; their destinations (lists with commas, one at the end allowed); then
 a line an op, `compute,comm` or `compute,comm,op`. In the published files, as for the program that reads them (`utils.py` beside them), the inputs are counted and
 named but belong to the graph no further: they have no cost, edges join ops alone, and an op's id in an edge is the number of its line, from 0. A file that has a line
-for every input, too, is read by its plain meaning: inputs are ops, to which no edge leads. What the costs are in is up to the file: the caller says so. An op's output is one tensor, whose bytes are such that a link of the stated bandwidth takes `comm` for it.
+for every input, too, is read by its plain meaning: inputs are ops, to which no edge leads. What the costs are in is up to the file: the caller says so. An op's
+output is one tensor, whose bytes are such that a link of the stated bandwidth takes `comm` for it.
 """
 
 import math
