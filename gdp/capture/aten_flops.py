@@ -58,6 +58,21 @@ def _transposed_convolution(given: Arguments, outputs: Sequence[torch.Tensor]) -
     return 2 * numel(given["input"]) * math.prod(extent(size) for size in given["weight"].shape[1:])
 
 
+def _convolution_gradients(given: Arguments, outputs: Sequence[torch.Tensor]) -> int:
+    """The gradients of input and weight cost as much as the convolution each; that of the bias is a sum."""
+    source = given["input"] if given["transposed"] else given["grad_output"]
+    each = 2 * numel(source) * math.prod(extent(size) for size in given["weight"].shape[1:])
+    summed = numel(given["grad_output"]) if given["output_mask"][2] else 0
+    return int(each * sum(given["output_mask"][:2])) + summed
+
+
+def _attention_gradients(given: Arguments, outputs: Sequence[torch.Tensor]) -> int:
+    """Five matrix products over the scores: these again, their gradient, and those of query, key and value."""
+    query, key, value = given["query"], given["key"], given["value"]
+    scores = math.prod(map(extent, query.shape[:-1])) * extent(key.shape[-2])
+    return 2 * scores * (3 * extent(query.shape[-1]) + 2 * extent(value.shape[-1]))
+
+
 def _attention(given: Arguments, outputs: Sequence[torch.Tensor]) -> int:
     """`[..., heads, length, width]`: scores are query times key, the result is scores times value; heads of the query decide."""
     query, key, value = given["query"], given["key"], given["value"]
@@ -131,6 +146,18 @@ def _windows(given: Arguments, outputs: Sequence[torch.Tensor]) -> int:
     return numel(outputs[0]) * int(math.prod(kernel * axes if len(kernel) == 1 else kernel))
 
 
+def _adam(given: Arguments, outputs: Sequence[torch.Tensor]) -> int:
+    """Kingma and Ba, arXiv 1412.6980, algorithm 1: for each element three operations for the mean, four for the square, three for the denominator and three for the step;
+    two for the decay of the weight."""
+    return (13 + 2 * bool(given["weight_decay"])) * sum(map(numel, given["self"]))
+
+
+def _sgd(given: Arguments, outputs: Sequence[torch.Tensor]) -> int:
+    """For each element two operations for the step, and two each for momentum, Nesterov's look ahead and the decay of the weight."""
+    extras = sum(bool(given[setting]) for setting in ("momentum", "nesterov", "weight_decay"))
+    return 2 * (1 + extras) * sum(map(numel, given["self"]))
+
+
 _CONVOLUTIONS = ("conv1d", "conv2d", "conv3d", "convolution", "_convolution", "mkldnn_convolution", "cudnn_convolution")
 _ATTENTIONS = (
     "scaled_dot_product_attention",
@@ -139,6 +166,12 @@ _ATTENTIONS = (
     "_scaled_dot_product_efficient_attention",
     "_scaled_dot_product_flash_attention",
     "_scaled_dot_product_flash_attention_for_cpu",
+)
+_ATTENTION_GRADIENTS = (
+    "_scaled_dot_product_cudnn_attention_backward",
+    "_scaled_dot_product_efficient_attention_backward",
+    "_scaled_dot_product_flash_attention_backward",
+    "_scaled_dot_product_flash_attention_for_cpu_backward",
 )
 _POOLS = tuple(f"{kind}_pool{axes}d{end}" for kind in ("max", "avg") for axes in (1, 2, 3) for end in ("", "_with_indices"))
 
@@ -162,7 +195,11 @@ CLOSED_FORMS: Mapping[str, Form] = {
     "aten::_cdist_forward": _distances,
     **{f"aten::{name}": _convolution for name in _CONVOLUTIONS},
     **{f"aten::conv_transpose{axes}d": _transposed_convolution for axes in (1, 2, 3)},
+    "aten::convolution_backward": _convolution_gradients,
     **{f"aten::{name}": _attention for name in _ATTENTIONS},
+    **{f"aten::{name}": _attention_gradients for name in _ATTENTION_GRADIENTS},
+    **{f"aten::{name}": _adam for name in ("_fused_adam", "_fused_adamw")},
+    "aten::_fused_sgd": _sgd,
     **{f"aten::{name}": _recurrent for name in ("lstm", "gru", "rnn_tanh", "rnn_relu")},
     **{f"aten::{name}_cell": _recurrent_cell for name in ("lstm", "gru", "rnn_tanh", "rnn_relu")},
     **{f"aten::{name}": _windows for name in _POOLS},

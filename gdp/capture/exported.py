@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Iterable, Mapping
 from operator import getitem
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -38,8 +39,11 @@ class _State:
     """whether every consumer keeps a copy of its own."""
 
 
-def graph_of(program: ExportedProgram, *, source: str) -> Graph:
-    """The ops, tensors and edges of `program`. Raises `InputError` when it computes nothing or holds control flow."""
+def graph_of(program: ExportedProgram, *, source: str, phase: Mapping[str, Phase] = MappingProxyType({})) -> Graph:
+    """The ops, tensors and edges of `program`. Raises `InputError` when it computes nothing or holds control flow.
+
+    `phase` is by node name; nodes that it leaves out are of the forward pass.
+    """
     states = _states(program)
     nodes = [node for node in program.graph.nodes if _is_op(node, program)]
     if not any(node.op == "call_function" for node in nodes):
@@ -72,7 +76,7 @@ def graph_of(program: ExportedProgram, *, source: str) -> Graph:
         accessed_bytes=np.array([cost.accessed_bytes for cost in costs], np.int64),
         param_bytes=param_bytes,
         temp_bytes=np.zeros(len(nodes), np.int64),
-        phase=np.full(len(nodes), Phase.FORWARD, np.int8),
+        phase=np.array([phase.get(node.name, Phase.FORWARD) for node in nodes], np.int8),
         colocation_group=group,
         tensor_producer=np.array([op for op, _ in tensors], np.int32),
         tensor_bytes=np.array([_bytes(value) for _, value in tensors], np.int64),

@@ -17,7 +17,7 @@ from gdp.runtime.verdict import Dispatch
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
 
-HELP = "a workload of the catalog, FILE.py:FUNCTION that returns (module, example inputs), a graph file (.parquet), or a profile (graph.txt:KIND)"
+HELP = "a workload of the catalog, FILE.py:FUNCTION that returns (module, example inputs) or a TrainingStep, a graph file (.parquet), or a profile (graph.txt:KIND)"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
@@ -77,8 +77,16 @@ def _from_function(text: str) -> Model:
         raise InputError(f"{text} raised {type(error).__name__}: {error}; run it by itself and mend it") from error
     if isinstance(result, Graph):
         return Model(graph=result, program=None, example_inputs=())
+    from gdp.capture.torch_training import TrainingStep, capture_training
+
+    if isinstance(result, TrainingStep):
+        captured = capture_training(result)
+        inputs = (result.inputs, result.targets)
+        return Model(graph=captured.graph, program=captured.program, example_inputs=inputs, dispatch="program_order")
     if not isinstance(result, tuple) or len(result) != 2:
-        raise InputError(f"{text} returned {type(result).__name__}; it must return (module, example inputs) or a gdp.Graph")
+        raise InputError(
+            f"{text} returned {type(result).__name__}; it must return (module, example inputs), a gdp.capture.torch_training.TrainingStep or a gdp.Graph"
+        )
     return _from_module(*result, where=text)
 
 

@@ -119,7 +119,7 @@ def refuse_graph_alone(model: Model) -> None:
     if model.program is None:
         raise InputError(
             f"runtime=pytorch runs a PyTorch program, but the workload is a graph alone ({model.graph.source}); "
-            "name FILE.py:FUNCTION that returns (module, example inputs), or use runtime=simulator"
+            "name FILE.py:FUNCTION that returns (module, example inputs) or a TrainingStep, or use runtime=simulator"
         )
 
 

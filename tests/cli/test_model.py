@@ -43,3 +43,25 @@ def test_a_program_that_leaves_and_a_file_without_a_function_are_mistakes(tmp_pa
         resolve_model(f"{tmp_path / 'program.py'}:leaves")
     with pytest.raises(InputError, match=r"program\.py:FUNCTION"):
         resolve_model(str(tmp_path / "program.py"))
+
+
+TRAINING = """
+import torch
+from torch import nn
+from gdp.capture.torch_training import TrainingStep
+
+def build():
+    module = nn.Linear(3, 2)
+    optimizer = torch.optim.Adam(module.parameters())
+    return TrainingStep(module=module, inputs=(torch.ones(4, 3),), targets=(torch.ones(4, 2),), loss=nn.MSELoss(), optimizer=optimizer)
+"""
+
+
+def test_a_training_step_is_captured_with_its_updates_and_can_be_run(tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(TRAINING)
+    model = resolve_model(f"{tmp_path / 'program.py'}:build")
+    assert model.graph.op_type.count("aten._fused_adam.default") == 2
+    assert model.dispatch == "program_order"
+    assert model.program is not None
+    loss = model.program.graph_signature.user_outputs
+    assert len(loss) == 1 and len(model.example_inputs) == 2
