@@ -34,7 +34,7 @@ class ScopeRule(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
     scope: Annotated[str, Field(min_length=1, max_length=200)]
-    """whole components of a `module_path` from its start; `{layer}` stands for a layer's number."""
+    """whole components of a `module_path` from its start, which `/` or `.` ends; `{layer}` stands for a layer's number."""
     stage: Literal["first", "layer", "last"]
     """`layer`: layers 0 to L - 1 are spread over the stages in order, as evenly as can be."""
 
@@ -119,7 +119,7 @@ class Expert:
 def _by_rules(graph: Graph, rules: ExpertRules, num_devices: int) -> tuple[Int64[np.ndarray, " ops"], int]:
     """The stage of every op that a rule names, and how many stages there are."""
     patterns = [
-        (re.compile(re.escape(rule.scope).replace(re.escape(_LAYER), r"([0-9]{1,6})") + r"(?:/|$)"), rule.stage) for rule in rules.rules
+        (re.compile(re.escape(rule.scope).replace(re.escape(_LAYER), r"([0-9]{1,6})") + r"(?:[/.]|$)"), rule.stage) for rule in rules.rules
     ]
     found: dict[str, tuple[str, int] | None] = {}
     for path in dict.fromkeys(graph.module_path):

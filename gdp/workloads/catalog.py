@@ -20,7 +20,7 @@ from gdp.runtime.verdict import Dispatch
 from gdp.workloads.branching import branching_network, example_inputs
 from gdp.workloads.doppler import feed_forward_net, llama_block, llama_layer, matrix_chain
 from gdp.workloads.known_optimum import SolvedProblem, fork_join, independent_chains
-from gdp.workloads.papers_suite import PAPERS_SUITE
+from gdp.workloads.papers_suite import PAPERS_SUITE, Captures
 from gdp.workloads.split import Split
 from gdp.workloads.synthetic import cells, layered, series_parallel, unrolled_rnn
 from gdp.workloads.torch_models import (
@@ -32,6 +32,7 @@ from gdp.workloads.torch_models import (
     u_net,
     unrolled_lstm,
 )
+from gdp.workloads.torch_suite import TORCH_SUITE
 
 Framework = Literal["synthetic", "pytorch", "tensorflow"]
 
@@ -120,11 +121,12 @@ def _stored(name: str, capture: Callable[[], Graph]) -> Graph:
     return read_graph(path) if path.is_file() else capture()
 
 
-def _tensorflow(family: str, split: Split, *captures: tuple[str, Callable[[], Graph]]) -> tuple[Workload, ...]:
+def _suite(framework: Framework, suite: tuple[tuple[str, Split, Captures], ...]) -> tuple[Workload, ...]:
     return tuple(
         Workload(
-            name=name, family=family, framework="tensorflow", split=split, build=functools.partial(_stored, name, capture), capture=capture
+            name=name, family=family, framework=framework, split=split, build=functools.partial(_stored, name, capture), capture=capture
         )
+        for family, split, captures in suite
         for name, capture in captures
     )
 
@@ -189,7 +191,8 @@ CATALOG: tuple[Workload, ...] = (
         ("two-tower-recommender-24", functools.partial(two_tower_recommender, num_tables=24, batch_size=8192)),
     ),
     Workload(name="branching", family="branching", framework="pytorch", split="hold-out", build=_branching, program=_branching_program),
-    *(entry for family, split, captures in PAPERS_SUITE for entry in _tensorflow(family, split, *captures)),
+    *_suite("tensorflow", PAPERS_SUITE),
+    *_suite("pytorch", TORCH_SUITE),
     _sharded("sharded-matrix-chain", "sharded-matrix-chain", matrix_chain),
     _sharded("sharded-feed-forward", "sharded-feed-forward", feed_forward_net),
     _sharded("sharded-llama", "sharded-llama-block", llama_block),
