@@ -14,7 +14,7 @@ from gdp.report.budget_curves import BudgetCurve, Level, Panel, budget_chart, bu
 
 _LEVELS = (SINGLE_DEVICE, EXPERT, "metis", "heft", "list-scheduling")
 """The placers that stand in the chart as lines."""
-_POINTS = 48
+_POINTS = 40
 
 
 def write_page(page: Path, results: Results, standings: Standings, *, seeds: int) -> list[Path]:

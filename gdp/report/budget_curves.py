@@ -144,20 +144,22 @@ def _round_values(bottom: float, top: float) -> list[float]:
 
 
 def _steps(places: Sequence[float], values: np.ndarray, y: Callable[[float], float]) -> str:
-    path = ""
+    """Level until the next value; a point where nothing changes is left out."""
+    path, before = "", math.nan
     for place, value in zip(places, values.tolist(), strict=True):
-        if math.isfinite(value):
-            path += f"H{number(place)}V{number(y(value))}" if path else f"M{number(place)} {number(y(value))}"
-    return path
+        if math.isfinite(value) and value != before:
+            path += f"H{place:.1f}V{y(value):.1f}" if path else f"M{place:.1f} {y(value):.1f}"
+            before = value
+    return f"{path}H{places[-1]:.1f}" if path else ""
 
 
 def _band(places: Sequence[float], curve: BudgetCurve, y: Callable[[float], float]) -> str:
-    """Between the seeds' lowest and highest, where both are known."""
+    """Between the seeds' lowest and highest, where both are known and differ."""
     known = [i for i in range(len(places)) if np.isfinite(curve.low[i]) and np.isfinite(curve.high[i])]
-    if not known:
+    if not known or np.array_equal(curve.low[known], curve.high[known]):
         return ""
-    there = [f"{number(places[i])} {number(y(float(curve.low[i])))}" for i in known]
-    back = [f"{number(places[i])} {number(y(float(curve.high[i])))}" for i in reversed(known)]
+    there = [f"{places[i]:.1f} {y(float(curve.low[i])):.1f}" for i in known]
+    back = [f"{places[i]:.1f} {y(float(curve.high[i])):.1f}" for i in reversed(known)]
     return "M" + "L".join([*there, *back]) + "Z"
 
 

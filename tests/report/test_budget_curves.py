@@ -26,9 +26,15 @@ def strokes(drawing: str) -> list[str]:
 
 def test_a_curve_starts_at_its_first_value_and_falls_in_steps() -> None:
     (path,) = strokes(budget_chart(panel(curve("search", np.inf, 2.0, 1.0)), EVALUATIONS))
-    start, step = path.removeprefix("M").split("H")
-    assert start.startswith("320 "), "ten of a hundred evaluations is the middle of a logarithmic axis of 640"
-    assert step.startswith("640V") and float(step.removeprefix("640V")) > float(start.split()[1]), "better is lower on the page"
+    start, step, end = path.removeprefix("M").split("H")
+    assert start.startswith("320.0 "), "ten of a hundred evaluations is the middle of a logarithmic axis of 640"
+    assert step.startswith("640.0V") and float(step.removeprefix("640.0V")) > float(start.split()[1]), "better is lower on the page"
+    assert end == "640.0"
+
+
+def test_a_curve_is_level_where_nothing_changes_and_reaches_the_end() -> None:
+    (path,) = strokes(budget_chart(panel(curve("search", 2.0, 1.0, 1.0)), EVALUATIONS))
+    assert path.count("V") == 1 and path.endswith("H640.0")
 
 
 def test_labels_never_cover_each_other_and_names_are_escaped() -> None:
