@@ -34,7 +34,7 @@ RESULTS = Path(__file__).parent / "results" / "instances.json"
 INSTANCES = Path(__file__).resolve().parents[2] / "shared" / "instances"
 
 
-EVALUATIONS, LATENCY_EVALUATIONS, SEEDS = 16_000_000, 100_000, 1
+EVALUATIONS, LATENCY_EVALUATIONS, SEEDS = 16_000_000, 100_000, 3
 """Of annealing, begun from the contiguous optimum or the greedy split: the best over the seeds."""
 
 
