@@ -1,13 +1,12 @@
 """The rule of `specification.py`, compiled: many placements of one graph, one after the other, without the GIL.
 
-The specification's heaps are replaced by structures that give the same answers faster:
-- *Queues.* Ops become ready, and transfers are requested, at moments that never decrease. A queue is therefore a linked list that is appended to,
-  and a skew heap (Sleator and Tarjan 1986) for the rare item that comes before the tail: same moment, lower number.
-- *Transfers* are numbered in the order (producer, destination, tensor), so that one number breaks every tie: a number among the edges of its producer, which ascend by destination
-  and tensor (`event_delivery.py`).
+The specification's heaps and dictionaries are replaced by structures that give the same answers faster:
+- *Routes.* What goes where depends on the placement alone, and is worked out before the first event (`event_routes.py`).
+- *Queues.* Ops become ready, and transfers are requested, at moments that never decrease: linked lists, with a heap for the rare item that comes before the tail
+  (`event_queue.py`). Transfers are numbered in the order (producer, destination, tensor), so that one number breaks every tie.
 - *Events.* A device and a channel each run one thing, so the next moment is the least of one end per device, one per channel, and the least end of the
-  transfers without a channel, which a skew heap holds. A tournament over these ends gives it in O(log(devices + channels)).
-- *Memory.* Every edge knows what its consumer holds: the tensor at its source, or the copy on its own device.
+  transfers without a channel, which a skew heap holds. The ends stand in blocks of eight, each with its least.
+- *Memory.* An op knows what it alone gives back at its end; only what several need is counted.
 
 The order of events inside one round differs from the specification's; nothing that is computed depends on it.
 """
@@ -19,9 +18,9 @@ from numpy import uintp
 
 from gdp.measurement import Status
 from gdp.runtime.compiled import compile_inline, compile_kernel
-from gdp.runtime.event_delivery import FEW, deliver_few, deliver_many, deliver_one
-from gdp.runtime.event_queue import NONE, PRIORITY, PROGRAM_ORDER, READY_ORDER, append, arrive, insert, meld, take
-from gdp.runtime.scratch import BLOCK
+from gdp.runtime.event_queue import NONE, PRIORITY, PROGRAM_ORDER, READY_ORDER, append, insert, meld, take
+from gdp.runtime.event_routes import route
+from gdp.runtime.scratch import BLOCK_BITS
 
 OK = int(Status.OK)
 _NEVER = np.inf
@@ -29,14 +28,158 @@ _NEVER = np.inf
 
 @compile_inline
 @no_type_check
-def _clear(end, least, width, leaf):
-    """Sets the end of a leaf to never, and the least end of its block anew."""
-    end[leaf] = _NEVER
-    block = leaf // BLOCK
-    smallest = _NEVER
-    for other in range(block * BLOCK, block * BLOCK + width):
-        smallest = end[other] if end[other] < smallest else smallest
-    least[block] = smallest
+def _set_end(leaf, moment, end, least, soonest):
+    """What runs on a leaf is going to end at a moment; on a leaf where something runs, not later than that."""
+    block = leaf >> BLOCK_BITS
+    end[uintp(leaf)] = moment
+    smallest, which = least[uintp(block)], np.int64(soonest[uintp(block)])
+    sooner = moment < smallest
+    least[uintp(block)] = moment if sooner else smallest
+    soonest[uintp(block)] = leaf if sooner else which
+
+
+@compile_inline
+@no_type_check
+def _clear(leaf, num_leaves, end, least, soonest):
+    """Nothing runs on a leaf any more: looks for the least end of its block anew."""
+    block = leaf >> BLOCK_BITS
+    end[uintp(leaf)] = _NEVER
+    smallest, which = _NEVER, leaf
+    for other in range(block << BLOCK_BITS, min(num_leaves, (block + 1) << BLOCK_BITS)):
+        sooner = end[uintp(other)] < smallest
+        smallest = end[uintp(other)] if sooner else smallest
+        which = other if sooner else which
+    least[uintp(block)] = smallest
+    soonest[uintp(block)] = which
+
+
+@compile_inline
+@no_type_check
+def _next_block(least):
+    """The block in which the next event is."""
+    which = 0
+    for block in range(1, len(least)):
+        which = block if least[uintp(block)] < least[uintp(which)] else which
+    return which
+
+
+@compile_inline
+@no_type_check
+def _let_go(hold, holds):
+    """One user of a hold is done; returns the bytes that this frees."""
+    size, uses = holds[uintp(hold)].bytes, holds[uintp(hold)].uses - 1
+    holds[uintp(hold)].uses = uses
+    return size if (uses == 0) & (hold >= 0) else np.int64(0)
+
+
+@compile_inline
+@no_type_check
+def _arrive(first, stop, at, now, dispatch, work):
+    """A tensor is there for the consumers `first` to `stop`."""
+    ops, devices = work.ops, work.devices
+    for place in range(first, stop):
+        consumer = work.receivers[uintp(place)]
+        missing = ops[uintp(consumer)].missing - 1
+        ops[uintp(consumer)].missing = missing
+        if missing == 0 and dispatch == READY_ORDER:
+            tail = devices[uintp(at)].tail
+            ops[uintp(consumer)].key = now
+            if consumer < devices[uintp(at)].last and now == devices[uintp(at)].last_s:
+                devices[uintp(at)].root = insert(devices[uintp(at)].root, consumer, ops)
+            else:
+                work.queue[uintp(tail)] = consumer
+                devices[uintp(at)].tail = tail + 1
+                devices[uintp(at)].last = consumer
+                devices[uintp(at)].last_s = now
+        elif dispatch == PRIORITY and missing == 0:
+            devices[uintp(at)].root = insert(devices[uintp(at)].root, consumer, ops)
+
+
+@compile_inline
+@no_type_check
+def _choose(at, dispatch, work):
+    """The op that a free device takes, and whether there is one."""
+    ops, devices = work.ops, work.devices
+    head, root, running = devices[uintp(at)].head, devices[uintp(at)].root, devices[uintp(at)].running
+    free = running == NONE
+    op = work.queue[uintp(head)]
+    found = free & (head != devices[uintp(at)].tail)
+    if dispatch == PROGRAM_ORDER:
+        found = found & (ops[uintp(op)].missing == 0)
+    if root != NONE and free:
+        if not found or ops[uintp(root)].key < ops[uintp(op)].key or (ops[uintp(root)].key == ops[uintp(op)].key and root < op):
+            op = root
+            devices[uintp(at)].root = meld(ops[uintp(op)].left, ops[uintp(op)].right, ops)
+            devices[uintp(at)].head = head - 1
+            found = True
+    devices[uintp(at)].head += np.int32(found)
+    return op, found
+
+
+@compile_inline
+@no_type_check
+def _begin_transfer(transfer, now, work, log):
+    """A transfer claims its copy."""
+    devices, destination = work.devices, work.transfers[uintp(transfer)].destination
+    memory = devices[uintp(destination)].memory + work.holds[uintp(work.transfers[uintp(transfer)].hold)].bytes
+    devices[uintp(destination)].memory = memory
+    devices[uintp(destination)].peak = max(devices[uintp(destination)].peak, memory)
+    if log is not None:
+        log.transfer_tensor[transfer] = work.holds[work.transfers[transfer].hold].tensor
+        log.transfer_source[transfer] = work.transfers[transfer].source
+        log.transfer_destination[transfer] = destination
+        log.transfer_start_s[transfer] = now
+        log.transfer_end_s[transfer] = now + work.transfers[transfer].seconds
+
+
+@compile_kernel
+@no_type_check
+def is_placement(device, plan):
+    """Whether every device is there, and what must be together is."""
+    num_devices = plan.op_s.shape[1]
+    valid = True
+    for op in range(len(device)):
+        valid &= (0 <= device[uintp(op)]) & (device[uintp(op)] < num_devices)
+    for member in range(len(plan.colocated)):
+        valid &= device[plan.colocated[member]] == device[plan.leader[member]]
+    return valid
+
+
+@compile_kernel
+@no_type_check
+def begin(device, dispatch, priority, plan, work):
+    """Everything as it is before the first round, but for the routes and what becomes ready."""
+    ops, devices, channels = work.ops, work.devices, work.channels
+    num_ops, num_devices = plan.op_s.shape
+    for at in range(num_devices):
+        devices[uintp(at)].memory = 0
+        devices[uintp(at)].logged = -1
+        devices[uintp(at)].busy_s = 0.0
+        devices[uintp(at)].last_s = -1.0
+        devices[uintp(at)].tail = 0
+        devices[uintp(at)].last = devices[uintp(at)].root = devices[uintp(at)].running = NONE
+    for channel in range(plan.num_channels):
+        channels[uintp(channel)].occupied_s = 0.0
+        channels[uintp(channel)].head = channels[uintp(channel)].root = channels[uintp(channel)].running = NONE
+    for op in range(num_ops):
+        at = device[uintp(op)]
+        work.device_of[uintp(op)] = at
+        devices[uintp(at)].memory += plan.param_bytes[uintp(op)]
+        devices[uintp(at)].tail += 1
+        ops[uintp(op)] = plan.ops[uintp(op)]
+        ops[uintp(op)].seconds = plan.op_s[uintp(op), uintp(at)]
+    start = 0
+    for at in range(num_devices):
+        devices[uintp(at)].peak = devices[uintp(at)].memory
+        devices[uintp(at)].head = start
+        start += devices[uintp(at)].tail
+        devices[uintp(at)].tail = devices[uintp(at)].head
+    work.queue[:] = 0
+    work.end[:] = _NEVER
+    work.least[:] = _NEVER
+    if dispatch == PRIORITY:
+        for op in range(num_ops):
+            ops[uintp(op)].key = priority[op]
 
 
 @compile_kernel
@@ -46,215 +189,140 @@ def simulate_rows(
 ):
     """Simulates every row of `device[batch, ops]`, and writes row by row what came out.
 
-    The results of a row that is no placement stay as they are. `priority` is the rank negated. `log` is empty, or is filled for the last row: see `EventLog`.
+    The results of a row that is no placement stay as they are. `priority` is the rank negated. `log` is None, or is filled for the last row: see `EventLog`;
+    numba compiles the two apart, so that what is not asked for is not there.
     """
     num_ops, num_devices = plan.op_s.shape
     num_channels = plan.num_channels
     unlimited = num_devices + num_channels  # the leaf of the transfers without a channel
-    num_blocks = unlimited // BLOCK + 1
-    width = BLOCK if num_blocks > 1 else (unlimited // 8 + 1) * 8
-
-    ops, device_of, devices, channels, transfers = scratch.ops, scratch.device_of, scratch.devices, scratch.channels, scratch.transfers
-    waiting, starting, touched, touched_channel = scratch.waiting, scratch.starting, scratch.touched, scratch.touched_channel
-    holds, links, end, least, tally = scratch.holds, scratch.links, scratch.end, scratch.least, scratch.tally
-    logging = len(log.op_start_s) > 0
+    ops, devices, channels, transfers = scratch.ops, scratch.devices, scratch.channels, scratch.transfers
+    shared, holds, starting = scratch.shared, scratch.holds, scratch.starting
+    touched, touched_channel, end, least, soonest = scratch.touched, scratch.touched_channel, scratch.end, scratch.least, scratch.soonest
 
     for row in range(len(device)):
-        valid = True
-        for op in range(num_ops):
-            valid &= (0 <= device[row, op]) & (device[row, op] < num_devices)
-            valid &= device[row, op] == device[row, plan.colocation_leader[op]]
-        if not valid:
+        if not is_placement(device[row], plan):
             continue
         status[row] = OK
-
-        for at in range(num_devices):
-            devices[uintp(at)].memory = 0
-            devices[uintp(at)].logged = -1
-            devices[uintp(at)].busy_s = 0.0
-            devices[uintp(at)].head = devices[uintp(at)].root = devices[uintp(at)].next = NONE
-        for channel in range(num_channels):
-            channels[uintp(channel)].occupied_s = 0.0
-            channels[uintp(channel)].head = channels[uintp(channel)].root = NONE
-        for op in range(num_ops):
-            at = device[row, op]
-            device_of[op] = at
-            devices[uintp(at)].memory += plan.ops[op].param_bytes
-            ops[uintp(op)] = plan.ops[op]
-            ops[uintp(op)].seconds = plan.op_s[op, at]
-        for at in range(num_devices):
-            devices[uintp(at)].peak = devices[uintp(at)].memory
-        end[:] = _NEVER
-        least[:] = _NEVER
-        num_logged = 0
-        tally[0].waiting = tally[0].links = tally[0].holds = 0
-        tally[0].starting = tally[0].touched_channels = 0
-        tally[0].sent = tally[0].sent_bytes = 0
-        last = 0.0
+        begin(device[row], dispatch, priority, plan, scratch)
+        num_transfers[row], transferred[row] = route(plan, scratch)
+        last, now = 0.0, 0.0
         in_flight = NONE  # the skew heap of the transfers without a channel
-        now = 0.0
+        num_starting, num_touched_channels, num_logged = 0, 0, 0
         num_touched = num_devices
         for at in range(num_devices):
             touched[at] = at
-            devices[uintp(at)].touched = 1
         if dispatch == PROGRAM_ORDER:
-            for op in range(num_ops - 1, -1, -1):
-                ops[uintp(op)].right = devices[device_of[op]].next
-                devices[device_of[op]].next = op
-        elif dispatch == READY_ORDER:
-            for op in plan.source:
-                append(devices, device_of[op], op, now, ops)
-        else:
             for op in range(num_ops):
-                ops[uintp(op)].key = priority[op]
+                scratch.queue[devices[scratch.device_of[op]].tail] = op
+                devices[scratch.device_of[op]].tail += 1
+        else:
             for op in plan.source:
-                devices[device_of[op]].root = insert(devices[device_of[op]].root, op, ops)
+                if dispatch == READY_ORDER:
+                    ops[op].key = now
+                    scratch.queue[devices[scratch.device_of[op]].tail] = op
+                    devices[scratch.device_of[op]].tail += 1
+                    devices[scratch.device_of[op]].last = op
+                    devices[scratch.device_of[op]].last_s = now
+                else:
+                    devices[scratch.device_of[op]].root = insert(devices[scratch.device_of[op]].root, op, ops)
 
         while True:
             # the second half of a round: what is free takes what is there
             for touch in range(num_touched):
-                at = touched[touch]
-                devices[uintp(at)].touched = 0
-                if end[at] != _NEVER:
-                    continue
-                if dispatch == READY_ORDER:
-                    op = take(devices, at, ops)
-                elif dispatch == PRIORITY:
-                    op = devices[uintp(at)].root
-                    if op != NONE:
-                        devices[uintp(at)].root = meld(ops[uintp(op)].left, ops[uintp(op)].right, ops)
-                else:
-                    op = devices[uintp(at)].next
-                    if op != NONE:
-                        if ops[uintp(op)].missing == 0:
-                            devices[uintp(at)].next = ops[uintp(op)].right
-                        else:
-                            op = NONE
-                if op != NONE:
+                at = np.int64(touched[uintp(touch)])
+                op, found = _choose(at, dispatch, scratch)
+                if found:
                     seconds = ops[uintp(op)].seconds
                     devices[uintp(at)].running = op
                     devices[uintp(at)].busy_s += seconds
-                    devices[uintp(at)].memory += ops[uintp(op)].claimed_bytes
-                    devices[uintp(at)].peak = max(devices[uintp(at)].peak, devices[uintp(at)].memory)
-                    end[at] = now + seconds
-                    least[at // BLOCK] = min(least[at // BLOCK], now + seconds)
-                    if logging:
-                        log.op_start_s[op] = now
-                        log.op_end_s[op] = now + seconds
+                    memory = devices[uintp(at)].memory + ops[uintp(op)].claimed_bytes
+                    devices[uintp(at)].memory = memory
+                    devices[uintp(at)].peak = max(devices[uintp(at)].peak, memory)
+                    _set_end(at, now + seconds, end, least, soonest)
+                if log is not None and found:
+                    log.op_start_s[op] = now
+                    log.op_end_s[op] = now + seconds
             num_touched = 0
-            for touch in range(tally[0].touched_channels):
-                channel = touched_channel[touch]
-                channels[uintp(channel)].touched = 0
-                transfer = take(channels, channel, transfers)
-                if transfer != NONE:
-                    starting[tally[0].starting] = transfer
-                    tally[0].starting += 1
-            tally[0].touched_channels = 0
-            for start in range(tally[0].starting):
+            for touch in range(num_touched_channels):
+                channel = touched_channel[uintp(touch)]
+                if channels[uintp(channel)].running == NONE:
+                    transfer = take(channels, channel, transfers)
+                    if transfer != NONE:
+                        seconds = transfers[uintp(transfer)].seconds
+                        channels[uintp(channel)].running = transfer
+                        channels[uintp(channel)].occupied_s += seconds
+                        _set_end(num_devices + np.int64(channel), now + seconds, end, least, soonest)
+                        _begin_transfer(transfer, now, scratch, log)
+            num_touched_channels = 0
+            for start in range(num_starting):
                 transfer = starting[uintp(start)]
-                source = transfers[uintp(transfer)].source
-                destination = transfers[uintp(transfer)].destination
-                channel = plan.channel[source, destination]
-                copied = transfers[uintp(transfer)].bytes
-                seconds = plan.latency_s[source, destination] + copied / plan.bandwidth_bytes_per_s[source, destination]
-                devices[uintp(destination)].memory += copied
-                devices[uintp(destination)].peak = max(devices[uintp(destination)].peak, devices[uintp(destination)].memory)
-                if logging:
-                    log.transfer_tensor[transfer] = transfers[uintp(transfer)].tensor
-                    log.transfer_source[transfer] = source
-                    log.transfer_destination[transfer] = destination
-                    log.transfer_start_s[transfer] = now
-                    log.transfer_end_s[transfer] = now + seconds
-                leaf = num_devices + channel
-                end[leaf] = now + seconds
-                if leaf == unlimited:
-                    transfers[uintp(transfer)].key = now + seconds
-                    in_flight = insert(in_flight, transfer, transfers)
-                    end[leaf] = transfers[uintp(in_flight)].key
-                else:
-                    channels[uintp(channel)].running = transfer
-                    channels[uintp(channel)].occupied_s += seconds
-                least[leaf // BLOCK] = min(least[leaf // BLOCK], end[leaf])
-            tally[0].starting = 0
-            if logging:
+                transfers[uintp(transfer)].key = now + transfers[uintp(transfer)].seconds
+                in_flight = insert(in_flight, transfer, transfers)
+                _set_end(unlimited, transfers[uintp(in_flight)].key, end, least, soonest)
+                _begin_transfer(transfer, now, scratch, log)
+            num_starting = 0
+            if log is not None:
                 for at in range(num_devices):
-                    if devices[uintp(at)].memory != devices[uintp(at)].logged:
-                        devices[uintp(at)].logged = devices[uintp(at)].memory
+                    if devices[at].memory != devices[at].logged:
+                        devices[at].logged = devices[at].memory
                         log.memory_device[num_logged] = at
                         log.memory_time_s[num_logged] = now
-                        log.memory_bytes[num_logged] = devices[uintp(at)].memory
+                        log.memory_bytes[num_logged] = devices[at].memory
                         num_logged += 1
 
             # the first half of the next round: all that ends at the earliest moment
-            last = now
-            now = least[0]
-            for block in range(1, num_blocks):
-                now = min(now, least[block])
-            if now == _NEVER:
+            block = _next_block(least)
+            if least[uintp(block)] == _NEVER:
                 break
-            for block in range(num_blocks):
-                while least[block] == now:
-                    leaf = block * BLOCK
-                    while end[leaf] != now:
-                        leaf += 1
-                    if leaf < num_devices:
-                        at = leaf
-                        _clear(end, least, width, leaf)
-                        op = devices[uintp(at)].running
-                        devices[uintp(at)].memory -= ops[uintp(op)].returned_bytes
-                        link = ops[uintp(op)].hold
-                        while link != NONE:
-                            hold = links[uintp(link)].hold
-                            link = links[uintp(link)].next
-                            holds[uintp(hold)].uses -= 1
-                            if holds[uintp(hold)].uses == 0:
-                                devices[uintp(at)].memory -= holds[uintp(hold)].bytes
-                        low, high = ops[uintp(op)].first_output, ops[uintp(op)].last_output
-                        if low + 1 == high:
-                            deliver_one(at, low, now, dispatch, plan, scratch)
-                        elif low < high <= low + FEW and ops[uintp(op)].num_tensors == 1:
-                            deliver_few(at, low, high, now, dispatch, plan, scratch)
-                        elif low < high:
-                            deliver_many(at, op, now, dispatch, plan, scratch)
+            now = least[uintp(block)]
+            while least[uintp(block)] == now:
+                leaf = np.int64(soonest[uintp(block)])
+                _clear(leaf, unlimited + 1, end, least, soonest)
+                if leaf < num_devices:
+                    at = leaf
+                    op = devices[uintp(at)].running
+                    devices[uintp(at)].running = NONE
+                    memory = devices[uintp(at)].memory - ops[uintp(op)].returned_bytes
+                    for place in range(ops[uintp(op)].first_shared, ops[uintp(op)].stop_shared):
+                        memory -= _let_go(shared[uintp(place)], holds)
+                    devices[uintp(at)].memory = memory
+                    for transfer in range(ops[uintp(op)].first_transfer, ops[uintp(op + 1)].first_transfer):
+                        channel = transfers[uintp(transfer)].channel
+                        if channel == num_channels:
+                            starting[uintp(num_starting)] = transfer
+                            num_starting += 1
+                        else:
+                            append(channels, channel, transfer, now, transfers)
+                            touched_channel[uintp(num_touched_channels)] = channel
+                            num_touched_channels += channels[uintp(channel)].running == NONE
+                    first, stop = ops[uintp(op)].first_here, ops[uintp(op)].stop_here
+                else:
+                    if leaf == unlimited:
+                        transfer = in_flight
+                        in_flight = meld(transfers[uintp(transfer)].left, transfers[uintp(transfer)].right, transfers)
+                        if in_flight != NONE:
+                            _set_end(leaf, transfers[uintp(in_flight)].key, end, least, soonest)
                     else:
-                        if leaf == unlimited:
-                            transfer = in_flight
-                            in_flight = meld(transfers[uintp(transfer)].left, transfers[uintp(transfer)].right, transfers)
-                            _clear(end, least, width, leaf)
-                            if in_flight != NONE:
-                                end[leaf] = transfers[uintp(in_flight)].key
-                                least[block] = min(least[block], end[leaf])
-                        else:
-                            channel = leaf - num_devices
-                            transfer = channels[uintp(channel)].running
-                            _clear(end, least, width, leaf)
-                            if not channels[uintp(channel)].touched:
-                                channels[uintp(channel)].touched = 1
-                                touched_channel[tally[0].touched_channels] = channel
-                                tally[0].touched_channels += 1
-                        hold = transfers[uintp(transfer)].hold
-                        if hold == NONE:
-                            devices[transfers[uintp(transfer)].source].memory -= transfers[uintp(transfer)].bytes
-                        else:
-                            holds[uintp(hold)].uses -= 1
-                            if holds[uintp(hold)].uses == 0:
-                                devices[transfers[uintp(transfer)].source].memory -= holds[uintp(hold)].bytes
-                        at = transfers[uintp(transfer)].destination
-                        for place in range(transfers[uintp(transfer)].first, transfers[uintp(transfer)].stop):
-                            arrive(waiting[uintp(place)], at, now, dispatch, devices, ops)
-                    if not devices[uintp(at)].touched:
-                        devices[uintp(at)].touched = 1
-                        touched[num_touched] = at
-                        num_touched += 1
+                        channel = leaf - num_devices
+                        transfer = channels[uintp(channel)].running
+                        channels[uintp(channel)].running = NONE
+                        touched_channel[uintp(num_touched_channels)] = channel
+                        num_touched_channels += 1
+                    devices[uintp(transfers[uintp(transfer)].source)].memory -= _let_go(transfers[uintp(transfer)].hold, holds)
+                    at = np.int64(transfers[uintp(transfer)].destination)
+                    first, stop = transfers[uintp(transfer)].first, transfers[uintp(transfer)].stop
+                _arrive(first, stop, at, now, dispatch, scratch)
+                touched[uintp(num_touched)] = at
+                num_touched += 1
+                block = _next_block(least)
+            last = now
 
         step_time_s[row] = last
         most = 0.0
         for at in range(num_devices):
-            busy_s[row, at] = devices[uintp(at)].busy_s
-            peak[row, at] = devices[uintp(at)].peak
-            most = max(most, devices[uintp(at)].busy_s)
+            busy_s[row, at] = devices[at].busy_s
+            peak[row, at] = devices[at].peak
+            most = max(most, devices[at].busy_s)
         for channel in range(num_channels):
-            most = max(most, channels[uintp(channel)].occupied_s)
+            most = max(most, channels[channel].occupied_s)
         bottleneck_s[row] = most
-        num_transfers[row] = tally[0].sent
-        transferred[row] = tally[0].sent_bytes

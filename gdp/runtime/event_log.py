@@ -13,7 +13,6 @@ class EventLog(NamedTuple):
     """Transfers are numbered as in the kernel; where there was none of a number, its tensor is -1. Memory changes stand in the order of time."""
 
     op_start_s: Float64[np.ndarray, " ops"]
-    """empty where nothing is to be written down."""
     op_end_s: Float64[np.ndarray, " ops"]
     transfer_tensor: Int32[np.ndarray, " edges"]
     transfer_source: Int32[np.ndarray, " edges"]
@@ -27,7 +26,7 @@ class EventLog(NamedTuple):
 
 
 def event_log(num_ops: int, num_edges: int, num_devices: int) -> EventLog:
-    """An empty log; of zero ops and edges, one that says that nothing is to be written down."""
+    """An empty log of one step."""
     changes = 2 * (num_ops + num_edges) + num_devices  # the start or the end of anything changes one device's memory
     return EventLog(
         op_start_s=np.zeros(num_ops),

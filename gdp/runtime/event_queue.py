@@ -1,7 +1,8 @@
 """Queues of ops and of transfers, compiled.
 
 Items come at moments that never decrease. A queue is therefore a linked list that is appended to, and a skew heap (Sleator and Tarjan, SIAM J. Comput.
-1986) for the rare item that comes before the tail: same moment, lower tie. The links and keys are fields of the items' own records (`plan.OP`, `scratch.TRANSFER`).
+1986) for the rare item that comes before the tail: same moment, lower number. The links and keys are fields of the items' own records (`plan.OP`, `scratch.TRANSFER`).
+An index that numba knows to be unsigned costs one instruction, any other three: hence `uintp`.
 """
 
 from typing import no_type_check
@@ -19,14 +20,12 @@ READY_ORDER, PROGRAM_ORDER, PRIORITY = 0, 1, 2
 @compile_kernel
 @no_type_check
 def meld(one, other, items):
-    """The skew heap of two; the least (key, tie) is at its root."""
+    """The skew heap of two; the least (key, number) is at its root."""
     if one == NONE:
         return other
     if other == NONE:
         return one
-    if items[uintp(other)].key < items[uintp(one)].key or (
-        items[uintp(other)].key == items[uintp(one)].key and items[uintp(other)].tie < items[uintp(one)].tie
-    ):
+    if items[uintp(other)].key < items[uintp(one)].key or (items[uintp(other)].key == items[uintp(one)].key and other < one):
         one, other = other, one
     root = one
     while True:
@@ -35,9 +34,7 @@ def meld(one, other, items):
         if rest == NONE:
             items[uintp(one)].left = other
             return root
-        if items[uintp(other)].key < items[uintp(rest)].key or (
-            items[uintp(other)].key == items[uintp(rest)].key and items[uintp(other)].tie < items[uintp(rest)].tie
-        ):
+        if items[uintp(other)].key < items[uintp(rest)].key or (items[uintp(other)].key == items[uintp(rest)].key and other < rest):
             rest, other = other, rest
         items[uintp(one)].left = rest
         one = rest
@@ -56,11 +53,12 @@ def insert(root, item, items):
 def append(queues, queue, item, now, items):
     """Puts an item into a queue at a moment that is not before the last one's."""
     items[uintp(item)].key = now
+    tail = queues[uintp(queue)].tail
     if queues[uintp(queue)].head == NONE:
         queues[uintp(queue)].head = item
         queues[uintp(queue)].tail = item
-    elif now > items[uintp(queues[uintp(queue)].tail)].key or items[uintp(item)].tie > items[uintp(queues[uintp(queue)].tail)].tie:
-        items[uintp(queues[uintp(queue)].tail)].right = item
+    elif item > tail or now > items[uintp(tail)].key:
+        items[uintp(tail)].right = item
         queues[uintp(queue)].tail = item
     else:
         queues[uintp(queue)].root = insert(queues[uintp(queue)].root, item, items)
@@ -69,28 +67,16 @@ def append(queues, queue, item, now, items):
 @compile_inline
 @no_type_check
 def take(queues, queue, items):
-    """Takes the least (moment, tie) out of a queue; `NONE` when it is empty."""
+    """Takes the least (moment, number) out of a queue; `NONE` when it is empty."""
     item = queues[uintp(queue)].head
     early = queues[uintp(queue)].root
     if early != NONE and (
         item == NONE
         or items[uintp(early)].key < items[uintp(item)].key
-        or (items[uintp(early)].key == items[uintp(item)].key and items[uintp(early)].tie < items[uintp(item)].tie)
+        or (items[uintp(early)].key == items[uintp(item)].key and early < item)
     ):
         item = early
         queues[uintp(queue)].root = meld(items[uintp(early)].left, items[uintp(early)].right, items)
     elif item != NONE:
         queues[uintp(queue)].head = NONE if item == queues[uintp(queue)].tail else items[uintp(item)].right
     return item
-
-
-@compile_inline
-@no_type_check
-def arrive(consumer, at, now, dispatch, devices, ops):
-    """One input of an op has arrived."""
-    ops[uintp(consumer)].missing -= 1
-    if ops[uintp(consumer)].missing == 0:
-        if dispatch == READY_ORDER:
-            append(devices, at, consumer, now, ops)
-        elif dispatch == PRIORITY:
-            devices[uintp(at)].root = insert(devices[uintp(at)].root, consumer, ops)

@@ -19,7 +19,7 @@ from gdp.runtime.event_kernel import simulate_rows
 from gdp.runtime.event_log import EventLog, event_log, timeline_of_log
 from gdp.runtime.event_queue import PRIORITY, PROGRAM_ORDER, READY_ORDER
 from gdp.runtime.plan import plan_of
-from gdp.runtime.scratch import scratch_for
+from gdp.runtime.scratch import lent_scratch
 from gdp.runtime.verdict import Dispatch, check_rank, invalid_detail, out_of_memory_detail
 
 _DISPATCH = {"ready_order": READY_ORDER, "program_order": PROGRAM_ORDER, "priority": PRIORITY}
@@ -61,9 +61,9 @@ class Simulator:
 
     def batch(self, graph: Graph, cluster: Cluster, device: Int32[np.ndarray, "batch placed"]) -> MeasurementBatch:
         """Simulated steps of many placements; row `i` of `device` holds the device index of every op. No timelines."""
-        return self._run(graph, cluster, device, event_log(0, 0, 0))
+        return self._run(graph, cluster, device, None)
 
-    def _run(self, graph: Graph, cluster: Cluster, device: np.ndarray, log: EventLog) -> MeasurementBatch:
+    def _run(self, graph: Graph, cluster: Cluster, device: np.ndarray, log: EventLog | None) -> MeasurementBatch:
         check_rank(graph, self.dispatch, self.rank)
         plan = plan_of(graph, cluster)
         batch = len(device)
@@ -76,9 +76,8 @@ class Simulator:
         priority = np.zeros(0) if self.rank is None else -self.rank
 
         def simulate(rows: slice) -> None:
-            simulate_rows(
-                plan, device[rows], _DISPATCH[self.dispatch], priority, *(result[rows] for result in results), scratch_for(plan), log
-            )
+            with lent_scratch(plan) as scratch:
+                simulate_rows(plan, device[rows], _DISPATCH[self.dispatch], priority, *(result[rows] for result in results), scratch, log)
 
         device = np.ascontiguousarray(device)
         if device.shape[1] == graph.num_ops and self.num_threads > 1 and batch > 1:
