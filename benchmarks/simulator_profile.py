@@ -32,7 +32,7 @@ def _run_parts(device, with_routes, priority, plan, scratch):  # type: ignore[no
         if is_placement(device[row], plan):
             begin(device[row], READY_ORDER, priority, plan, scratch)
             if with_routes:
-                route(plan, scratch)
+                route(0, len(scratch.device_of), 0, 0, 0, plan, scratch)
 
 
 def least_s_per_op(graph: Graph, device: np.ndarray) -> dict[str, float]:

@@ -1,7 +1,7 @@
 """The rule of `specification.py`, compiled: many placements of one graph, one after the other, without the GIL.
 
 The specification's heaps and dictionaries are replaced by structures that give the same answers faster:
-- *Routes.* What goes where depends on the placement alone, and is worked out before the first event (`event_routes.py`).
+- *Routes.* What goes where depends on the placement alone, and is worked out a stretch of ops ahead of the events (`event_routes.py`).
 - *Queues.* Ops become ready, and transfers are requested, at moments that never decrease: linked lists, with a heap for the rare item that comes before the tail
   (`event_queue.py`). Transfers are numbered in the order (producer, destination, tensor), so that one number breaks every tie.
 - *Events.* A device and a channel each run one thing, so the next moment is the least of one end per device, one per channel, and the least end of the
@@ -19,7 +19,7 @@ from numpy import uintp
 from gdp.measurement import Status
 from gdp.runtime.compiled import compile_inline, compile_kernel
 from gdp.runtime.event_queue import NONE, PRIORITY, PROGRAM_ORDER, READY_ORDER, append, insert, meld, take
-from gdp.runtime.event_routes import route
+from gdp.runtime.event_routes import STRETCH, route
 from gdp.runtime.scratch import BLOCK_BITS
 
 OK = int(Status.OK)
@@ -204,7 +204,7 @@ def simulate_rows(
             continue
         status[row] = OK
         begin(device[row], dispatch, priority, plan, scratch)
-        num_transfers[row], transferred[row] = route(plan, scratch)
+        routed, sent, kept, sent_bytes = 0, 0, 0, 0  # ops whose routes are known, and what these come to
         last, now = 0.0, 0.0
         in_flight = NONE  # the skew heap of the transfers without a channel
         num_starting, num_touched_channels, num_logged = 0, 0, 0
@@ -232,6 +232,10 @@ def simulate_rows(
                 at = np.int64(touched[uintp(touch)])
                 op, found = _choose(at, dispatch, scratch)
                 if found:
+                    while op >= routed:
+                        stretch_end = min(num_ops, routed + STRETCH)
+                        sent, kept, sent_bytes = route(routed, stretch_end, sent, kept, sent_bytes, plan, scratch)
+                        routed = stretch_end
                     seconds = ops[uintp(op)].seconds
                     devices[uintp(at)].running = op
                     devices[uintp(at)].busy_s += seconds
@@ -317,6 +321,7 @@ def simulate_rows(
                 block = _next_block(least)
             last = now
 
+        num_transfers[row], transferred[row] = sent, sent_bytes
         step_time_s[row] = last
         most = 0.0
         for at in range(num_devices):

@@ -1,4 +1,4 @@
-"""Which tensors a placement sends where, worked out before the first event, compiled.
+"""Which tensors a placement sends where, worked out a stretch of ops ahead of the events, compiled.
 
 None of this depends on time: which consumers of an op are beside it, which tensors it sends to which devices and how long each takes, and who is the last
 user of what. Ops are looked at in their order, and nothing waits for the outcome of an event, so that the work on one op overlaps with that on the next.
@@ -14,6 +14,9 @@ from gdp.runtime.compiled import compile_inline, compile_kernel
 from gdp.runtime.event_groups import group
 from gdp.runtime.event_queue import NONE
 from gdp.runtime.plan import FEW_EDGES, MANY_EDGES, ONE_EDGE
+
+STRETCH = 2048
+"""How many ops are looked at in one go: enough for their work to overlap, few enough for their records to be in the cache still when they run."""
 
 _BEYOND = 2**15
 """More than any device's number."""
@@ -181,12 +184,13 @@ def _route_many(at, low, high, op, num_sent, num_holds, plan, work):
 
 @compile_kernel
 @no_type_check
-def route(plan, work):
-    """Fills in what of `work` depends on the placement alone; `work.ops` and `work.device_of` have been begun. Returns the transfers and their bytes."""
-    num_ops = len(work.device_of)
+def route(low_op, high_op, num_sent, num_holds, sent_bytes, plan, work):
+    """Fills in what of `work` depends on the placement alone, for the ops `low_op` to `high_op`; those before them must be done, and `work.ops` and `work.device_of` begun.
+
+    Returns the counts of transfers, of holds, and of transferred bytes so far.
+    """
     ops, device_of = work.ops, work.device_of
-    num_sent, num_holds, sent_bytes = 0, 0, 0
-    for op in range(num_ops):
+    for op in range(low_op, high_op):
         ops[uintp(op)].first_transfer = num_sent
         low, high = np.int64(plan.first_edge[uintp(op)]), np.int64(plan.first_edge[uintp(op + 1)])
         num_here = 0
@@ -204,5 +208,5 @@ def route(plan, work):
                 sent_bytes += work.holds[work.transfers[number].hold].bytes
         ops[uintp(op)].first_here = low
         ops[uintp(op)].stop_here = low + num_here
-    ops[uintp(num_ops)].first_transfer = num_sent
-    return num_sent, sent_bytes
+    ops[uintp(high_op)].first_transfer = num_sent
+    return num_sent, num_holds, sent_bytes
