@@ -45,18 +45,17 @@ def compare(
     workers: Annotated[int | None, typer.Option(min=1, max=256, help="processes; else one a core")] = None,
 ) -> None:
     """Simulate every placer on every workload and cluster, with the same budget for all; lower bounds stand beside."""
-    from gdp.cli.report_data import environment
     from gdp.cli.results_page import write_page
 
     names = chosen(placers)
     settings = Settings(policy=policy, samples=samples or budget, budget=budget, objective=objective, dispatch=dispatch)
     cells = [(workload, cluster) for workload in _workloads(workloads) for cluster in dict.fromkeys(clusters.split(","))]
-    results = Results(settings=settings, environment=environment(), cells=[], rows=[])
+    results = Results(settings=settings, environment={}, cells=[], rows=[])
     if out is not None and not is_absent(out):
         kept = read_results(out)
         if kept.settings != settings:
             raise InputError(f"--out names {out}, which holds a comparison of other settings; name another file")
-        results = results.model_copy(update={"cells": kept.cells, "rows": kept.rows})
+        results = kept
     _find_out(results, cells, names, seeds=seeds, out=out, workers=workers or len(os.sched_getaffinity(0)))
     standings = Standings(results, cells, names, seeds=seeds)
     console = Console()
@@ -96,7 +95,8 @@ def _find_out(results: Results, cells: Sequence[CellKey], names: Sequence[str], 
     from gdp.cli.cells import Question, answers
     from gdp.cli.machine import resolve_cluster
     from gdp.cli.progress import progress_bar
-    from gdp.compare.results import Cell
+    from gdp.cli.report_data import environment
+    from gdp.compare.results import Cell, continued_environment
 
     known = {cell.key for cell in results.cells}
     done = {row.key for row in results.rows}
@@ -107,6 +107,7 @@ def _find_out(results: Results, cells: Sequence[CellKey], names: Sequence[str], 
         missing += [Question(workload=cell[0], cluster=cell[1], placer=name, seed=seed, settings=results.settings) for name, seed in wanted]
     if not missing:
         return
+    results.environment = continued_environment(environment(), results.environment)
     machines = {name: resolve_cluster(name) for name in dict.fromkeys(question.cluster for question in missing)}
     with progress_bar(Console(stderr=True), "compare", total=len(missing)) as advance:
         for number, (question, answer) in enumerate(answers(missing, machines, workers=min(workers, len(missing))), start=1):

@@ -123,6 +123,14 @@ class Results(BaseModel):
         return self
 
 
+def continued_environment(now: dict[str, str], before: dict[str, str]) -> dict[str, str]:
+    """That of the command that adds rows; under `earlier rows`, the versions and dates of those that found the rows before, where the version was another."""
+    earlier = [before["earlier rows"]] if "earlier rows" in before else []
+    if "gdp" in before and before["gdp"] != now["gdp"]:
+        earlier.append(f"{before['gdp']}, until {before.get('date', 'an unknown date')}")
+    return {**now, "earlier rows": "; ".join(earlier)} if earlier else dict(now)
+
+
 def write_results(path: Path, results: Results) -> None:
     """As JSON, one line a record."""
     head = {"format": results.format, "settings": results.settings.model_dump(), "environment": results.environment}
