@@ -3,7 +3,8 @@
 Modules are taken in the order in which the program uses them. A module goes to the current device if its parameters still fit under that device's limit; if not, and it
 may be split, its children are taken in its place; else the next device becomes the current one. The limit of a `balanced` map is an equal share of all parameters, and on top
 of it 1.25 times the larger of the largest module that is not split and the mean module without children; the last device's limit is its memory, as is every device's in
-a `sequential` map. The first device keeps room for the largest layer (a module that is not split, or has no children) still to come.
+a `sequential` map. Devices are filled the fastest first (accelerate: GPUs by number, then the CPU). The first one
+keeps room for the largest layer (a module that is not split, or has no children) still to come.
 
 Deviations: what fits nowhere goes to the last device, since there is no offloading here; a module that is not split is the outermost with a number for a name (a block of a
 list of layers); buffers do not count, and what a module computes without parameters follows its data, as accelerate's hooks have it.
@@ -22,6 +23,7 @@ from gdp.cluster import Cluster
 from gdp.graph import Graph
 from gdp.measurement import Objective, Runtime
 from gdp.placement import Origin, Placement
+from gdp.runtime.roofline import op_time_s
 
 _Path = tuple[str, ...]
 
@@ -53,7 +55,9 @@ def device_map(graph: Graph, cluster: Cluster, *, balanced: bool, split_blocks: 
     """The device of every op by the rule at the top of this file."""
     paths = [path_parts(path) for path in graph.module_path]
     modules = _Modules(paths, graph.param_bytes.tolist(), split_blocks=split_blocks)
-    limits = modules.limits(cluster, balanced=balanced)
+    seconds = op_time_s(graph, cluster).sum(axis=0)
+    filled = np.argsort(seconds, kind="stable")
+    limits = modules.limits(cluster.memory_bytes[filled].tolist(), balanced=balanced)
     device_of: dict[_Path, int] = {}
     current, used = 0, 0
     queue: list[_Path] = [*modules.children[()]] or [()]
@@ -68,7 +72,7 @@ def device_map(graph: Graph, cluster: Cluster, *, balanced: bool, split_blocks: 
                 current, used = current + 1, 0
                 queue.insert(0, module)
                 continue
-        device_of[module] = current
+        device_of[module] = int(filled[current])
         used += modules.size_bytes[module]
         modules.forget_layers(within=module)
     device = [_device(path, device_of) if modules.size_bytes[path] else UNSAID for path in paths]
@@ -114,12 +118,12 @@ class _Modules:
     def forget_layers(self, *, within: _Path) -> None:
         self._layers = {module: size for module, size in self._layers.items() if module[: len(within)] != within}
 
-    def limits(self, cluster: Cluster, *, balanced: bool) -> list[int]:
-        capacity: list[int] = cluster.memory_bytes.tolist()
+    def limits(self, capacity: list[int], *, balanced: bool) -> list[int]:
+        """The most bytes of parameters of each device, in the order of filling; `capacity` is what they hold."""
         if not balanced:
             return capacity
         block = max((self.size_bytes[module] for module in self.blocks), default=0)
-        share = self.size_bytes[()] // cluster.num_devices + int(1.25 * max(block, self.mean_leaf_bytes))
+        share = self.size_bytes[()] // len(capacity) + int(1.25 * max(block, self.mean_leaf_bytes))
         return [*(min(one, share) for one in capacity[:-1]), capacity[-1]]
 
 

@@ -20,7 +20,7 @@ class Contiguous:
     """Consecutive stages, backward ops with their forward ops.
 
     By `time`, each stage takes a time in proportion to its device's speed, so that all take equally long; by `memory`, parameters and tensors in proportion to its device's memory.
-    With a runtime 1, 2, ... devices are tried, the fastest (by `memory`, the roomiest) first, and the best count is kept; without one, all devices are used.
+    With a runtime 1, 2, ... devices are tried, the fastest first, and the best count is kept; without one, all devices are used.
     """
 
     runtime: Runtime | None = None
@@ -37,18 +37,19 @@ class Contiguous:
 
 
 def contiguous_splits(graph: Graph, cluster: Cluster, *, balance: Literal["time", "memory"] = "time") -> Int32[np.ndarray, "devices ops"]:
-    """Row `k - 1` cuts the graph into `k` stages on the `k` fastest or, by `memory`, roomiest devices, which keep the cluster's order among themselves."""
+    """Row `k - 1` cuts the graph into `k` stages on the `k` fastest devices, which keep the cluster's order among themselves."""
     grouping = coarsen(graph)
     order = stage_order(graph, grouping)
+    time_s = quotient(graph, cluster, grouping).time_s
+    speed = 1.0 / np.maximum(time_s.sum(axis=0), 1e-30)
     if balance == "time":
-        time_s = quotient(graph, cluster, grouping).time_s
-        share, size = 1.0 / np.maximum(time_s.sum(axis=0), 1e-30), time_s.mean(axis=1)[order]
+        share, size = speed, time_s.mean(axis=1)[order]
     else:
         share, size = np.maximum(cluster.memory_bytes, 1).astype(np.float64), resident_bytes(graph, grouping)[order].astype(np.float64)
     middle = np.cumsum(size) - size / 2
     rows = []
     for count in range(1, cluster.num_devices + 1):
-        chosen = np.sort(np.argsort(-share, kind="stable")[:count]).astype(np.int32)
+        chosen = np.sort(np.argsort(-speed, kind="stable")[:count]).astype(np.int32)
         ends = np.cumsum(share[chosen]) / share[chosen].sum() * size.sum()
         group_device = np.empty(grouping.num_groups, np.int32)
         group_device[order] = chosen[np.minimum(np.searchsorted(ends, middle, side="left"), count - 1)]

@@ -6,14 +6,16 @@ import numpy as np
 import pytest
 from small_graphs import machine, small_graph
 
+from gdp.baselines.automatic_device_map import AutomaticDeviceMap
 from gdp.baselines.contiguous import Contiguous, contiguous_splits
 from gdp.baselines.cpop import Cpop
 from gdp.baselines.heft import Heft
 from gdp.baselines.m_etf import MEtf
 from gdp.baselines.m_sct import MSct
 from gdp.baselines.m_topo import MTopo
-from gdp.baselines.metis import Metis
+from gdp.baselines.metis import Metis, MetisManyTimes
 from gdp.baselines.round_robin import RoundRobin
+from gdp.baselines.single_device import SingleDevice
 from gdp.cluster import preset
 from gdp.measurement import Status
 from gdp.placement import Placer
@@ -115,3 +117,25 @@ def test_half_of_the_memory_that_one_device_needs_is_enough_on_four(name: str) -
     tight = dataclasses.replace(cluster, devices=tuple(dataclasses.replace(device, memory_bytes=half) for device in cluster.devices))
     measurement = SIMULATOR(graph, tight, ALL_PLACERS[name](SIMULATOR, 0)(graph, tight))
     assert measurement.status == Status.OK, measurement.detail
+
+
+@pytest.mark.parametrize("name", ["cpu-gpu", "unequal"])
+def test_rules_that_choose_among_variants_know_the_fast_device(name: str) -> None:
+    """On unequal devices everything on the fastest one is among what they try, wherever it stands in the cluster."""
+    graph, cluster, runtime = layered(np.random.default_rng(5), num_ops=60), preset(name), Simulator()
+    turned = dataclasses.replace(
+        cluster,
+        devices=cluster.devices[::-1],
+        bandwidth_bytes_per_s=cluster.bandwidth_bytes_per_s[::-1, ::-1].copy(),
+        latency_s=cluster.latency_s[::-1, ::-1].copy(),
+        channel=cluster.channel[::-1, ::-1].copy(),
+    )
+    for target in (cluster, turned):
+        alone = runtime(graph, target, SingleDevice(runtime=runtime)(graph, target)).step_time_s
+        placers = (
+            Contiguous(runtime=runtime, balance="memory"),
+            AutomaticDeviceMap(runtime=runtime),
+            MetisManyTimes(runtime=runtime, evaluations=4, seed=0),
+        )
+        for placer in placers:
+            assert runtime(graph, target, placer(graph, target)).step_time_s <= alone, type(placer).__name__
