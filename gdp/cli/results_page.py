@@ -9,7 +9,7 @@ from gdp.atomic_file import write_text
 from gdp.cli.placers import SEARCHES
 from gdp.compare.results import Results
 from gdp.compare.separation import SEPARATES, Separation, separation
-from gdp.compare.standings import EXPERT, SINGLE_DEVICE, CellKey, Standing, Standings, means_by
+from gdp.compare.standings import EXPERT, SAME, SINGLE_DEVICE, CellKey, Standing, Standings, means_by
 from gdp.report.budget_curves import BudgetCurve, Level, Panel, budget_chart, budget_grid
 
 _LEVELS = (SINGLE_DEVICE, EXPERT, "metis", "heft", "list-scheduling")
@@ -28,7 +28,7 @@ def write_page(page: Path, results: Results, standings: Standings, *, seeds: int
             ("mean", budget_chart(_mean_panel(standings, searches, evaluations), evaluations)),
             (
                 "cells",
-                budget_grid([_cell_panel(standings, searches, cell, evaluations) for cell in standings.cells], evaluations, columns=3),
+                budget_grid([_cell_panel(standings, searches, cell, evaluations) for cell in standings.timed], evaluations, columns=3),
             ),
         ):
             path = page.with_name(f"{page.stem}-{suffix}.svg")
@@ -52,7 +52,7 @@ def _lines(results: Results, standings: Standings, drawings: Sequence[str], seed
         "## Geometric means",
         "",
         "Ratios are over the cells in which both run; below 1 is faster. *Best* is the best placer of the cell; *best in* counts the cells in which nobody is "
-        "faster by more than 0.5 %; *spread* is the slowest seed over the fastest; *evaluations* is the most in any cell; *wall* the median seconds to answer, "
+        f"faster by more than {100 * SAME:g} %; *spread* is the slowest seed over the fastest; *evaluations* is the most in any cell; *wall* the median seconds to answer, "
         "several at a time on the machine's cores.",
         "",
         *_table(
@@ -77,7 +77,7 @@ def _lines(results: Results, standings: Standings, drawings: Sequence[str], seed
         lines += ["Best so far against evaluations, geometric mean over cells and seeds (band: from the worst to the best seed):", ""]
         lines += [f"![best so far, mean over cells]({drawings[0]})", ""]
     if SINGLE_DEVICE in standings.placers:
-        lines += _separations([separation(standings, cell, searches=SEARCHES) for cell in standings.cells if cell in standings.facts])
+        lines += _separations([separation(standings, cell, searches=SEARCHES) for cell in standings.timed if cell in standings.facts])
     for title, part in (("workload", 0), ("cluster", 1)):
         groups = means_by(standings, {cell: cell[part] for cell in standings.cells}, standings.placers)
         if len(groups) > 1:

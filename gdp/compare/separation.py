@@ -21,7 +21,7 @@ Verdict = Literal["search", "rule", "cut", "nothing"]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Separation:
-    """How far apart placements are in one cell. Ratios are larger than 1 where the best placer is faster; not a number where the other does not run or was not asked."""
+    """How far apart placements are in one cell. Ratios are larger than 1 where the best placer is faster; infinite where the other does not run, NaN where it was not asked."""
 
     cell: CellKey
     over_single: float
@@ -31,7 +31,7 @@ class Separation:
     over_rules: float
     """of the best placer that does not search, a minimum cut and one device among them."""
     over_bound: float
-    """of the best placer over the lower bound: what nobody has found, or what cannot be had."""
+    """of the best placer over the lower bound: what nobody has found, or what cannot be had; not a number without a bound above 0."""
     parallelism: float
     """seconds of all ops over those of the longest path: how many devices the graph could keep busy if transfers were free."""
     best: str
@@ -40,8 +40,8 @@ class Separation:
 
 
 def separation(standings: Standings, cell: CellKey, *, searches: Collection[str]) -> Separation:
-    """Of one cell; `searches` are the placers that spend a budget of evaluations."""
-    best_s, facts = standings.best[cell], standings.facts[cell]
+    """Of one of the `timed` cells; `searches` are the placers that spend a budget of evaluations."""
+    best_s, bound_s, facts = standings.best[cell], standings.bound_s(cell), standings.facts[cell]
     rules = [placer for placer in standings.placers if placer not in searches]
     over_single, over_metis = (standings.seconds.get((placer, cell), np.nan) / best_s for placer in (SINGLE_DEVICE, METIS))
     over_rules = min((standings.seconds[placer, cell] for placer in rules), default=np.nan) / best_s
@@ -57,7 +57,7 @@ def separation(standings: Standings, cell: CellKey, *, searches: Collection[str]
         over_single=over_single,
         over_metis=over_metis,
         over_rules=over_rules,
-        over_bound=best_s / standings.bound_s(cell),
+        over_bound=best_s / bound_s if bound_s > 0 else np.nan,
         parallelism=facts.serial_s / facts.longest_path_s if facts.longest_path_s > 0 else 1.0,
         best=next((placer for placer in standings.placers if standings.seconds[placer, cell] == best_s < np.inf), ""),
         verdict=verdict,

@@ -39,7 +39,7 @@ class Standing:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class MeanCurve:
-    """Geometric means over cells, infinite as long as any cell has found nothing that runs: of the mean over seeds, of the best seed and of the worst seed of each cell."""
+    """Geometric means over cells, infinite until all have found something that runs: of the mean over seeds, of the best seed and of the worst seed of each cell."""
 
     mean: Float64[np.ndarray, " evaluations"]
     low: Float64[np.ndarray, " evaluations"]
@@ -65,11 +65,13 @@ class Standings:
         }
         """by placer and cell: the median over seeds, infinite where it does not run."""
         self.best: dict[CellKey, float] = {cell: min((self.seconds[placer, cell] for placer in placers), default=np.inf) for cell in cells}
+        self.timed: list[CellKey] = [cell for cell in cells if 0 < self.best[cell] < np.inf]
+        """the cells in which a placement runs and takes time; the others have no ratios to the best."""
 
     def standing(self, placer: str) -> Standing:
         own = [self.seconds[placer, cell] for cell in self.cells]
         best = [self.best[cell] for cell in self.cells]
-        ratios = [mine / least for mine, least in zip(own, best, strict=True) if np.isfinite(mine)]
+        ratios = [self.seconds[placer, cell] / self.best[cell] for cell in self.timed if np.isfinite(self.seconds[placer, cell])]
         rows = [row for cell in self.cells for row in self._rows[placer, cell]]
         walls = [row.wall_s for row in rows if row.status != "unknown"]
         return Standing(
@@ -92,8 +94,8 @@ class Standings:
         return np.nan if facts is None or facts.bound_s is None else facts.bound_s
 
     def best_so_far(self, placer: str, evaluations: Sequence[int]) -> "MeanCurve | None":
-        """Best times after so many evaluations over the cell's best; `None` where the placer has no rows."""
-        found = [self.best_so_far_s(placer, cell, evaluations) / self.best[cell] for cell in self.cells if self._rows[placer, cell]]
+        """Best times after so many evaluations over the cell's best, of the cells that have one; `None` where the placer has no rows in them."""
+        found = [self.best_so_far_s(placer, cell, evaluations) / self.best[cell] for cell in self.timed if self._rows[placer, cell]]
         if not found:
             return None
         logarithms = [np.log(ratios) for ratios in found]

@@ -207,6 +207,15 @@ def test_compare_takes_whole_families_and_names_the_nearest_one(gdp: Gdp) -> Non
     assert code == 2 and "did you mean 'wavenet'?" in err
 
 
+def test_compare_of_a_program_without_work_has_no_ratios(gdp: Gdp, tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(PROGRAM)
+    command = ["compare", "--workloads", "mine.py:view", "--clusters", "p100x2", "--placers", "single-device,metis,local-search"]
+    code, _, err = gdp(*command, "--budget", "5", "--workers", "1", "--out", "rows.json", "--page", "results.md")
+    assert code == 0, err
+    assert {row.seconds for row in read_results(Path("rows.json")).rows} == {0.0}
+    assert "Of 0 cells" in Path("results.md").read_text()
+
+
 def test_devices_writes_a_cluster_that_is_read_back(gdp: Gdp) -> None:
     code, _, err = gdp("devices", "--cluster", "two-machines", "--out", "found.yaml")
     assert code == 0, err

@@ -78,6 +78,25 @@ def test_curves_hold_until_the_next_improvement() -> None:
     assert curve.low[2] == pytest.approx(np.sqrt(2 / 3)) and curve.high[2] == pytest.approx(np.sqrt(4 / 3 * 2))
 
 
+@pytest.mark.parametrize("seconds", [None, 0.0], ids=["nothing runs", "nothing takes time"])
+def test_a_cell_without_a_time_to_compare_with_is_left_out_of_ratios_and_curves(seconds: float | None) -> None:
+    rows = [*(each for each in ROWS if each.cluster == "two"), *(row(placer, "four", seconds) for placer in ("single-device", "metis"))]
+    rows.append(row("local-search", "four", seconds, improved_at=() if seconds is None else (2,)))
+    results = Results(settings=SETTINGS, environment={}, cells=[cell("two", 1.5), cell("four", seconds)], rows=rows)
+    both, one = (Standings(results, cells, ["single-device", "metis", "local-search"], seeds=3) for cells in (CELLS, CELLS[:1]))
+    assert both.timed == CELLS[:1]
+    of_both, of_one = (found.standing("local-search") for found in (both, one))
+    assert (of_both.over_best, of_both.worst_over_best, of_both.over_bound) == (of_one.over_best, of_one.worst_over_best, of_one.over_bound)
+    curves = [found.best_so_far("local-search", [1, 5]) for found in (both, one)]
+    assert curves[0] is not None and curves[1] is not None and curves[0].mean.tolist() == curves[1].mean.tolist()
+
+
+def test_a_bound_of_zero_has_no_ratio() -> None:
+    results = Results(settings=SETTINGS, environment={}, cells=[cell("two", 0.0)], rows=ROWS)
+    found = Standings(results, CELLS[:1], ["single-device", "local-search"], seeds=3)
+    assert np.isnan(separation(found, CELLS[0], searches=("local-search",)).over_bound)
+
+
 def test_a_cell_rewards_what_it_takes_to_be_near_the_best() -> None:
     found = separation(standings(), ("net", "two"), searches=("local-search",))
     assert (found.over_single, found.over_metis, found.over_rules) == pytest.approx((8 / 3, 4 / 3, 4 / 3))
