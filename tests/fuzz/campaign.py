@@ -87,9 +87,10 @@ def _one_worker(figures: Figures, first: int, end: int, folder: Path, said: Call
         assert process.stdout is not None
         with selectors.DefaultSelector() as selector:
             selector.register(process.stdout, selectors.EVENT_READ)
-            patience_s = _START_S
+            patience_s, fell_silent = _START_S, False
             while process.poll() is None or selector.select(0):
                 if not selector.select(patience_s):
+                    fell_silent = True
                     process.kill()
                     break
                 line = process.stdout.readline()
@@ -108,8 +109,8 @@ def _one_worker(figures: Figures, first: int, end: int, folder: Path, said: Call
     if not text:
         raise RuntimeError(f"the worker for {figures.reader} ended with code {code}: {errors.read_text()[-2000:]}")
     index = int(text)
-    why = "killed, without a word for too long" if code == -9 else f"the process ended with code {code}"
-    figures.findings.append(Finding(kind="hang" if code == -9 else "crash", index=index, reason=f"{why}: {errors.read_text()[-200:]}"))
+    why = "killed, without a word for too long" if fell_silent else f"the process ended with code {code}"
+    figures.findings.append(Finding(kind="hang" if fell_silent else "crash", index=index, reason=f"{why}: {errors.read_text()[-200:]}"))
     figures.inputs = index + 1 + len(HOSTILE_PATHS)
     return index + 1
 

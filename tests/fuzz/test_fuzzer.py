@@ -119,7 +119,7 @@ for index in range(first, end):
 """
 
 
-@pytest.mark.parametrize("fault,kind", [("os.abort()", "crash"), ("time.sleep(1000)", "hang")])
+@pytest.mark.parametrize("fault,kind", [("os.abort()", "crash"), ("os.kill(os.getpid(), 9)", "crash"), ("time.sleep(1000)", "hang")])
 def test_a_worker_that_dies_or_falls_silent_ends_no_campaign(
     fault: str, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
