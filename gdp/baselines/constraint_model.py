@@ -1,8 +1,4 @@
-"""Solves a schedule given as whole numbers with CP-SAT: the program behind `constraint_schedule.py`, run as a process of its own (JSON in, JSON out).
-
-OR-tools and highspy each carry HiGHS, under the same names; whichever of the two is loaded second cannot be loaded (seen with OR-tools 9.15 and highspy 1.15). So they
-do not share a process.
-"""
+"""Solves a schedule given as whole numbers with CP-SAT: the program behind `constraint_schedule.py`, run as a process of its own (JSON in, JSON out)."""
 
 import json
 import sys

@@ -1,8 +1,12 @@
-"""CP-SAT in a process of its own: OR-tools and highspy each carry HiGHS, under the same names, and do not share a process."""
+"""CP-SAT in a process of its own: OR-tools and highspy each carry HiGHS, under the same names.
+
+Whichever of the two is loaded second cannot be loaded (seen with OR-tools 9.15 and highspy 1.15).
+"""
 
 import importlib.util
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -20,7 +24,10 @@ def refuse_without_ortools() -> None:
 
 
 def solve_apart(module: str, problem: Mapping[str, Any], *, time_limit_s: float) -> Any:
-    """What `python -m module` answers to the problem: JSON in, JSON out. It is given twice its solver's time and a minute."""
+    """What `python -m module` answers to the problem: JSON in, JSON out. It is given twice its solver's time and a minute.
+
+    Raises `InputError` when the system kills it.
+    """
     done = subprocess.run(
         [sys.executable, "-m", module],
         input=json.dumps(problem),
@@ -30,6 +37,10 @@ def solve_apart(module: str, problem: Mapping[str, Any], *, time_limit_s: float)
         timeout=2 * time_limit_s + 60,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
     )
+    if done.returncode == -signal.SIGKILL:
+        raise InputError(
+            "the process that runs CP-SAT was killed, most likely for want of memory; give it a smaller problem, or use the integer programs on HiGHS"
+        )
     if done.returncode:
         raise RuntimeError(f"the process that runs CP-SAT ended with code {done.returncode}: {done.stderr[-2000:]}")
     return json.loads(done.stdout)
