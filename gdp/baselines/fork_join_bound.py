@@ -166,11 +166,11 @@ def _blocks(
 def _lengths(
     seconds, unit, producer, size, in_start, in_tensor, out_start, use_start, use_consumer, latency, bandwidth, spine, members, first, block
 ):
+    """`[blocks, devices, devices]` of the text above: a block's ops are `members[first[k]:first[k + 1]]`, and `block` says which block an op is in, -1 for none."""
     num_ops, num_devices = seconds.shape
     lengths = np.zeros((len(spine) - 1, num_devices, num_devices))
     head = np.zeros((num_ops, num_devices))
     tail = np.zeros((num_ops, num_devices))
-    from_x = np.zeros((num_devices, 0, num_devices))
     for k in range(len(spine) - 1):
         x, y = spine[k], spine[k + 1]
         inner = members[first[k] : first[k + 1]]

@@ -14,6 +14,7 @@ import numpy as np
 from jaxtyping import Float64, Int32, Int64
 
 from gdp.baselines.indivisible import Indivisible
+from gdp.baselines.scheduling_problem import offsets
 from gdp.cluster import Cluster
 from gdp.graph import Graph
 
@@ -53,10 +54,10 @@ def edges_of(graph: Graph, cluster: Cluster, units: Indivisible) -> Edges:
         unit=units.unit_of_op,
         producer=graph.tensor_producer,
         size=graph.tensor_bytes,
-        in_start=_offsets(graph.edge_consumer, graph.num_ops),
+        in_start=offsets(graph.edge_consumer, graph.num_ops),
         in_tensor=graph.edge_tensor[np.argsort(graph.edge_consumer, kind="stable")],
-        out_start=_offsets(graph.tensor_producer, graph.num_ops),
-        use_start=_offsets(graph.edge_tensor, graph.num_tensors),
+        out_start=offsets(graph.tensor_producer, graph.num_ops),
+        use_start=offsets(graph.edge_tensor, graph.num_tensors),
         use_consumer=graph.edge_consumer[np.argsort(graph.edge_tensor, kind="stable")],
         latency=cluster.latency_s,
         bandwidth=cluster.bandwidth_bytes_per_s,
@@ -98,10 +99,6 @@ def longest_path_s(units: Indivisible, found: Paths) -> float:
     np.minimum.at(tail_s, units.unit_of_op, found.tail_s)
     serial_s = head_s + units.time_s[:, units.class_of_device] + tail_s
     return float(np.maximum(path_s, serial_s).min(axis=1).max())
-
-
-def _offsets(keys: np.ndarray, count: int) -> np.ndarray:
-    return np.concatenate([[0], np.cumsum(np.bincount(keys, minlength=count))]).astype(np.int64)
 
 
 @numba.njit(cache=True)

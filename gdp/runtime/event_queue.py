@@ -15,6 +15,7 @@ NONE = -1
 """No item."""
 
 READY_ORDER, PROGRAM_ORDER, PRIORITY = 0, 1, 2
+"""`Dispatch` as the kernel reads it."""
 
 
 @compile_kernel

@@ -36,6 +36,7 @@ NO_EDGE, ONE_EDGE, FEW_EDGES, MANY_EDGES = 0, 1, 2, 3
 """How an op's tensors are routed: it has no consumer, one, at most `FEW` of a single tensor, or any number."""
 
 FEW = 8
+"""Consumers: up to so many, looking at each of them once a device is faster than sorting them."""
 
 
 class Plan(NamedTuple):

@@ -64,8 +64,8 @@ class Scratch(NamedTuple):
     """`[channels]` records of `CHANNEL`."""
     transfers: np.ndarray
     """`[edges]` records of `TRANSFER`."""
-    receivers: Int32[np.ndarray, " edges"]
-    """the consumers of each op's tensors: those beside it, then those of each transfer."""
+    receivers: Int32[np.ndarray, " edges_and_one"]
+    """the consumers of each op's tensors: those beside it, then those of each transfer. One more is written before it is known whether it counts."""
     shared: Int32[np.ndarray, " edges_and_one"]
     """the holds of each op's inputs that it shares."""
     holds: np.ndarray
@@ -80,10 +80,11 @@ class Scratch(NamedTuple):
     grouped: Int32[np.ndarray, " edges"]
     """the edges that leave one op, by destination."""
     begin: Int32[np.ndarray, " devices_and_one"]
+    """where the edges to each device begin while they are grouped."""
     hold_of_tensor: Int32[np.ndarray, " outputs"]
     """of one op."""
-    end: Float64[np.ndarray, " leaves"]
-    """when each device, then each channel, then the first of the transfers without a channel, ends; infinite where nothing runs."""
+    end: Float64[np.ndarray, " leaves_of_whole_blocks"]
+    """when each device, then each channel, then the first of the transfers without a channel, ends; infinite where nothing runs, and up to the end of the last block."""
     least: Float64[np.ndarray, " blocks"]
     """the least end of each block."""
     soonest: Int32[np.ndarray, " blocks"]
