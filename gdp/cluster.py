@@ -1,7 +1,6 @@
 """The devices a graph may be placed on, and the channels between them."""
 
 import dataclasses
-import difflib
 import functools
 import hashlib
 import json
@@ -18,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from gdp.atomic_file import write_text
 from gdp.bounded_file import read_bounded
 from gdp.bundled import bundled
-from gdp.errors import InputError
+from gdp.errors import InputError, nearest_name_hint
 from gdp.plain_yaml import parse_yaml
 
 DTYPE_CLASSES = ("float64", "float32", "float16", "bfloat16", "int8")
@@ -218,8 +217,7 @@ def presets() -> tuple[str, ...]:
 def preset(name: str) -> Cluster:
     """A bundled cluster by name. Raises `InputError` that lists the names when there is none of this one."""
     if name not in presets():
-        close = difflib.get_close_matches(name, presets(), n=1)
-        hint = f"did you mean {close[0]!r}? " if close else ""
+        hint = nearest_name_hint(name, presets())
         raise InputError(
             f"there is no cluster preset {name!r}; {hint}the presets are {', '.join(presets())}, and a YAML file is a cluster, too"
         )

@@ -18,7 +18,7 @@ from gdp.atomic_file import append, replacing, write_text
 from gdp.bounded_file import is_absent, read_bounded
 from gdp.bundled import bundled
 from gdp.cluster import MAX_DEVICES, MAX_FILE_BYTES, Cluster, Device, preset, presets, read_cluster, write_cluster
-from gdp.errors import InputError
+from gdp.errors import InputError, nearest_name_hint
 from gdp.graph import MAX_BYTES, Graph
 from gdp.measurement import Measurement, Status, measurement_document, measurement_of, stack
 from gdp.placement import Origin, Placement, read_placement, write_placement
@@ -382,6 +382,11 @@ def test_a_graph_of_wrong_types_is_refused(change: dict[str, Any], message: str)
         object.__setattr__(graph, field.name, change.get(field.name, getattr(GRAPH, field.name)))
     with pytest.raises(InputError, match=message):
         graph.__post_init__()
+
+
+def test_the_nearest_name_is_named_and_none_that_is_far() -> None:
+    assert nearest_name_hint("wavnet", ["resnet-50", "wavenet"]) == "did you mean 'wavenet'? "
+    assert nearest_name_hint("zzz", ["resnet-50", "wavenet"]) == ""
 
 
 def test_what_a_message_quotes_is_made_harmless() -> None:

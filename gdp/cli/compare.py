@@ -1,6 +1,5 @@
 """`gdp compare`: placers x workloads x clusters x seeds, one table with bounds."""
 
-import difflib
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,7 +15,7 @@ from gdp.cli.placers import SEEDED, chosen
 from gdp.cli.table import milliseconds
 from gdp.compare.results import Results, Settings, read_results, write_results
 from gdp.compare.standings import CellKey, Standings
-from gdp.errors import InputError
+from gdp.errors import InputError, nearest_name_hint
 from gdp.measurement import Objective
 from gdp.runtime.verdict import Dispatch
 
@@ -83,8 +82,7 @@ def _workloads(text: str) -> list[str]:
         members = [entry.name for entry in CATALOG if entry.family == family]
         if not members:
             families = list(dict.fromkeys(entry.family for entry in CATALOG))
-            close = difflib.get_close_matches(family, families, n=1, cutoff=0.4)
-            hint = f"did you mean {close[0]!r}? " if close else ""
+            hint = nearest_name_hint(family, families)
             raise InputError(f"there is no family {family!r}; {hint}known are {', '.join(families)}")
         found += members
     return list(dict.fromkeys(found))

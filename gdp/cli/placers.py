@@ -1,11 +1,10 @@
 """The placers that `gdp compare` puts side by side, by the names that are typed."""
 
 import dataclasses
-import difflib
 from collections.abc import Callable
 
 from gdp.cli.candidates import policy_placer
-from gdp.errors import InputError
+from gdp.errors import InputError, nearest_name_hint
 from gdp.measurement import Objective, Runtime
 from gdp.placement import Placer
 from gdp.runtime.verdict import Dispatch
@@ -34,8 +33,7 @@ def chosen(text: str) -> list[str]:
     names = list(dict.fromkeys(PLACERS if text == "all" else text.split(",")))
     for name in names:
         if name not in PLACERS:
-            close = difflib.get_close_matches(name, PLACERS, n=1, cutoff=0.4)
-            hint = f"did you mean {close[0]!r}? " if close else ""
+            hint = nearest_name_hint(name, PLACERS)
             raise InputError(f"there is no placer {name!r}; {hint}known are {', '.join(PLACERS)}, and all")
     return names
 

@@ -1,12 +1,11 @@
 """Policies by name: bundled with gdp, in a folder, or on the Hugging Face Hub."""
 
 import dataclasses
-import difflib
 import os
 from pathlib import Path
 
 from gdp.bundled import bundled
-from gdp.errors import InputError
+from gdp.errors import InputError, nearest_name_hint
 from gdp.hub.checkpoint import CONFIG, FILES, load_checkpoint, read_config
 from gdp.policy.policy import Policy
 
@@ -49,8 +48,7 @@ def resolve(name_or_path: str | Path) -> Resolved:
         return _from_hub(name)
     if isinstance(name_or_path, Path) or os.sep in name or name.startswith("."):
         raise InputError(f"there is no checkpoint folder {name}; give the folder that holds {CONFIG}")
-    close = difflib.get_close_matches(name, available(), n=1)
-    hint = f"did you mean {close[0]!r}? " if close else ""
+    hint = nearest_name_hint(name, available())
     known = ", ".join(available()) or "none"
     raise InputError(f"no policy is named {name!r}; {hint}bundled are: {known}; or give a folder, or org/name for the Hugging Face Hub")
 
