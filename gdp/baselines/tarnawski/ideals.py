@@ -52,6 +52,12 @@ class Ideals:
 
 def all_ideals(groups: Groups, *, source: str) -> Ideals:
     """Every ideal. Raises `InputError` when there are more than `MAX_IDEALS`."""
+    too_many = InputError(
+        f"the instance {source!r} has over {MAX_IDEALS} ideals, more than the dynamic program over ideals takes; "
+        "use the linearised one (DPL) or an integer program"
+    )
+    if groups.num_groups >= MAX_IDEALS:  # each prefix of a topological order is one
+        raise too_many
     number = {0: 0}
     frontiers = [tuple(group for group in range(groups.num_groups) if not groups.producers[group])]
     needs = [sum(1 << producer for producer in producers) for producers in groups.producers]
@@ -59,16 +65,15 @@ def all_ideals(groups: Groups, *, source: str) -> Ideals:
     first_step, step_group, step_to = [0], [], []
     ideal = 0
     while ideal < len(members):
+        if 1 << len(frontiers[ideal]) > MAX_IDEALS:  # each subset of a frontier may come next
+            raise too_many
         for group in frontiers[ideal]:
             larger = members[ideal] | 1 << group
             found = number.get(larger)
             if found is None:
                 found = number[larger] = len(members)
                 if found >= MAX_IDEALS:
-                    raise InputError(
-                        f"the instance {source!r} has over {MAX_IDEALS} ideals, more than the dynamic program over ideals takes; "
-                        "use the linearised one (DPL) or an integer program"
-                    )
+                    raise too_many
                 members.append(larger)
                 freed = tuple(other for other in groups.consumers[group] if needs[other] & ~larger == 0)
                 frontiers.append(tuple(other for other in frontiers[ideal] if other != group) + freed)

@@ -40,16 +40,16 @@ def solve_max_load(
     """
     _refuse_impossible(instance, time_limit_s)
     began = time.perf_counter()
-    linear = linearised_optimum(instance)
     if contiguous:
         try:
-            return contiguous_optimum(instance, time_limit_s=time_limit_s)
+            return _at_least_on_cpu(instance, contiguous_optimum(instance, time_limit_s=time_limit_s))
         except InputError:  # too many ideals
-            return _timed(least_max_load(instance, contiguous=True, time_limit_s=time_limit_s, start=linear.split), began)
+            pass
+    linear = linearised_optimum(instance, time_limit_s=time_limit_s)
     start = linear.split if linear.split is not None else _on_cpu(instance)
-    if start is not None:
+    if start is not None and not contiguous:
         start = annealed_max_load(instance, start, evaluations=evaluations, generator=generator).split
-    return _timed(least_max_load(instance, contiguous=False, time_limit_s=time_limit_s, start=start), began)
+    return _timed(least_max_load(instance, contiguous=contiguous, time_limit_s=time_limit_s, start=start), began)
 
 
 def solve_latency(
@@ -91,6 +91,12 @@ def _refuse_impossible(instance: TarnawskiInstance, time_limit_s: float) -> None
 def _on_cpu(instance: TarnawskiInstance) -> Int32[np.ndarray, " nodes"] | None:
     split = np.full(instance.num_nodes, instance.num_accelerators, np.int32)
     return split if instance.num_cpus and np.isfinite(max_load_s(instance, split)) else None
+
+
+def _at_least_on_cpu(instance: TarnawskiInstance, found: Solution) -> Solution:
+    """What was found; one CPU core for all where the time was too short for anything."""
+    split = _on_cpu(instance) if found.split is None else None
+    return found if split is None else dataclasses.replace(found, split=split, objective_s=max_load_s(instance, split))
 
 
 def _timed(solution: Solution, began: float) -> Solution:

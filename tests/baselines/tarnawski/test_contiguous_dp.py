@@ -100,6 +100,7 @@ def test_too_many_ideals_are_refused_at_once() -> None:
     with pytest.raises(InputError, match="over 60000 ideals.*linearised"):
         contiguous_optimum(wide, time_limit_s=10.0)
     assert linearised_optimum(wide).objective_s == 10.0
+    assert linearised_optimum(wide, time_limit_s=0.0).split is None
     narrow = dataclasses.replace(wide, edge_from=np.arange(count - 1, dtype=np.int32), edge_to=np.arange(1, count, dtype=np.int32))
     assert ideals.all_ideals(contiguous_groups(narrow), source="a chain").num_ideals == count + 1
 
