@@ -61,9 +61,11 @@ def capture_training(step: TrainingStep) -> Captured:
     Module and example inputs may be on the meta device, where they have shapes and no values; slots are where their parameters are.
 
     Raises:
+        InputError: when a field of the step is not of its type.
         InputError: when the program cannot be exported (as `gdp.capture.torch.capture`), when the loss is no number that depends on a parameter, and for optimisers that
             are not supported.
     """
+    _check_kinds(step)
     name = f"the training step of {type(step.module).__module__}.{type(step.module).__qualname__}"
     try:
         with quiet_tracing(gradients=True):
@@ -86,6 +88,16 @@ def capture_training(step: TrainingStep) -> Captured:
     )
     graph = graph_of(program, source=source, phase={**backward, **dict.fromkeys(updates.nodes, Phase.UPDATE)})
     return Captured(graph=graph, program=program)
+
+
+def _check_kinds(step: TrainingStep) -> None:
+    kinds: dict[str, type] = {"module": nn.Module, "inputs": tuple, "targets": tuple, "optimizer": torch.optim.Optimizer}
+    for field, kind in kinds.items():
+        value = getattr(step, field)
+        if not isinstance(value, kind):
+            raise InputError(f"{field} of the TrainingStep is a {type(value).__name__}; it must be a {kind.__name__}")
+    if not callable(step.loss):
+        raise InputError(f"loss of the TrainingStep is a {type(step.loss).__name__}; it must be a function or a module")
 
 
 class _Loss(nn.Module):

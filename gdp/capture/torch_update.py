@@ -45,6 +45,8 @@ def update_rule(optimizer: torch.optim.Optimizer, parameter: nn.Parameter) -> Up
     if optimizer.state.get(parameter):
         raise InputError("the optimizer has taken steps already; capture the training step with a new one")
     name = type(optimizer).__name__
+    if type(optimizer) not in (torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW):
+        raise InputError(f"the optimizer is {name}; a training step is captured with torch.optim.SGD, Adam or AdamW")
     refused = next((setting for setting in ("amsgrad", "dampening", "differentiable") if group.get(setting)), None)
     if refused is not None:
         raise InputError(
@@ -60,13 +62,11 @@ def update_rule(optimizer: torch.optim.Optimizer, parameter: nn.Parameter) -> Up
         settings |= {"momentum": momentum, "dampening": 0.0, "nesterov": bool(group["nesterov"]), "is_first_step": False}
         slots = ("momentum_buffer",) if momentum else ()
         return UpdateRule(target=torch.ops.aten._fused_sgd.default, slots=slots, counts=False, settings=settings)
-    if type(optimizer) in (torch.optim.Adam, torch.optim.AdamW):
-        beta1, beta2 = map(float, group["betas"])
-        settings |= {"beta1": beta1, "beta2": beta2, "eps": float(group["eps"]), "amsgrad": False}
-        decoupled = type(optimizer) is torch.optim.AdamW or group.get("decoupled_weight_decay")
-        target = torch.ops.aten._fused_adamw.default if decoupled else torch.ops.aten._fused_adam.default
-        return UpdateRule(target=target, slots=("exp_avg", "exp_avg_sq"), counts=True, settings=settings)
-    raise InputError(f"the optimizer is {name}; a training step is captured with torch.optim.SGD, Adam or AdamW")
+    beta1, beta2 = map(float, group["betas"])
+    settings |= {"beta1": beta1, "beta2": beta2, "eps": float(group["eps"]), "amsgrad": False}
+    decoupled = type(optimizer) is torch.optim.AdamW or group.get("decoupled_weight_decay")
+    target = torch.ops.aten._fused_adamw.default if decoupled else torch.ops.aten._fused_adam.default
+    return UpdateRule(target=target, slots=("exp_avg", "exp_avg_sq"), counts=True, settings=settings)
 
 
 def first_slots(rule: UpdateRule, parameter: nn.Parameter) -> dict[str, torch.Tensor]:
