@@ -9,6 +9,7 @@ from gdp.errors import InputError
 
 HELP = "`local` (this machine, probed), a preset such as p100x4, or a YAML file; `p100x4@3GiB` caps the memory of every device"
 
+_YAML = (".yaml", ".yml")
 _UNITS = {"MiB": 2**20, "GiB": 2**30}
 
 
@@ -18,7 +19,7 @@ def resolve_cluster(text: str) -> Cluster:
     Raises `InputError` when there is no such cluster, or when the cap is no size or above every device's memory.
     """
     name, at, size = text.rpartition("@")
-    if not at:
+    if not at or text.endswith(_YAML):
         return _named(text)
     cluster, most = _named(name), _bytes(size, text)
     if most > cluster.memory_bytes.max():
@@ -35,7 +36,7 @@ def _named(text: str) -> Cluster:
         from gdp.runtime.local import core_sets, local_cluster
 
         return local_cluster(core_sets())
-    if text.endswith((".yaml", ".yml")):
+    if text.endswith(_YAML):
         return read_cluster(Path(text))
     return preset(text)
 

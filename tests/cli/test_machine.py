@@ -18,6 +18,13 @@ def test_a_cap_lowers_memory_and_nothing_else(tmp_path: Path) -> None:
     assert resolve_cluster("p100x2@1.5GiB").memory_bytes.tolist() == [3 * 2**29] * 2
 
 
+def test_the_path_of_a_file_may_have_an_at_sign(tmp_path: Path) -> None:
+    path = tmp_path / "me@work" / "mine.yaml"
+    write_cluster(path, preset("p100x2"))
+    assert resolve_cluster(str(path)).num_devices == 2
+    assert resolve_cluster(f"{path}@512MiB").memory_bytes.tolist() == [2**29] * 2
+
+
 @pytest.mark.parametrize(
     "text", ["p100x2@", "p100x2@3", "p100x2@0GiB", "p100x2@-1GiB", "p100x2@3GB", "p100x2@1e9GiB", "p100x2@64GiB", "p10x2@3GiB"]
 )
