@@ -1,6 +1,7 @@
 """The results of a comparison as a Markdown page, with two drawings beside it."""
 
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -47,7 +48,7 @@ def _lines(results: Results, standings: Standings, drawings: Sequence[str], seed
         "",
         f"Written by `gdp compare --page`. {len(standings.cells)} cells (workload x cluster), {len(standings.placers)} placers, simulated: "
         f"{settings.objective.replace('_', ' ')}, {settings.budget} evaluations for every placer that searches{same_budget}, "
-        f"as the simulator counted them; medians of {seeds} {'seed' if seeds == 1 else 'seeds'}; policy {settings.policy}.",
+        f"as the simulator counted them; medians of {seeds} {'seed' if seeds == 1 else 'seeds'}; policy {_plain(settings.policy)}.",
         "",
         "## Geometric means",
         "",
@@ -92,7 +93,7 @@ def _lines(results: Results, standings: Standings, drawings: Sequence[str], seed
     lines += ["## Milliseconds per step", "", *_milliseconds_table(standings), ""]
     if drawings:
         lines += ["## Curves", "", "Over the best of each cell.", "", f"![best so far, cell by cell]({drawings[1]})", ""]
-    return [*lines, "## Environment", "", *(f"- {key}: {value}" for key, value in results.environment.items())]
+    return [*lines, "## Environment", "", *(f"- {_plain(key)}: {_plain(value)}" for key, value in results.environment.items())]
 
 
 def _standing(of: Standing, num_cells: int) -> list[str]:
@@ -120,7 +121,7 @@ def _separations(found: Sequence[Separation]) -> list[str]:
             ("workload", "cluster", "parallelism", "single device", "METIS once", "best rule", "best over bound", "best placer", "rewards"),
             [
                 [
-                    *one.cell,
+                    *map(_plain, one.cell),
                     f"{one.parallelism:.2f}",
                     *(_ratio(value) for value in (one.over_single, one.over_metis, one.over_rules, one.over_bound)),
                     one.best or "-",
@@ -139,7 +140,7 @@ def _groups(title: str, groups: Mapping[str, Mapping[str, float | None]]) -> lis
     rows = []
     for group, means in groups.items():
         least = min((mean for mean in means.values() if mean is not None), default=None)
-        rows.append([group, *(_bold(_ratio(mean), mean is not None and mean == least) for mean in means.values())])
+        rows.append([_plain(group), *(_bold(_ratio(mean), mean is not None and mean == least) for mean in means.values())])
     return _table((title, *placers), rows)
 
 
@@ -148,7 +149,7 @@ def _milliseconds_table(standings: Standings) -> list[str]:
     for cell in standings.cells:
         times = [standings.seconds[placer, cell] for placer in standings.placers]
         shown = [_bold(_milliseconds(time), time == standings.best[cell] < np.inf) for time in times]
-        rows.append([*cell, _milliseconds(standings.bound_s(cell)), *shown])
+        rows.append([*map(_plain, cell), _milliseconds(standings.bound_s(cell)), *shown])
     return _table(("workload", "cluster", "bound", *standings.placers), rows, text_columns=2)
 
 
@@ -177,15 +178,17 @@ def _cell_panel(standings: Standings, searches: Sequence[str], cell: CellKey, ev
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]], *, text_columns: int = 1) -> list[str]:
     """A Markdown table; all but the first columns are aligned as numbers."""
     align = ["---"] * text_columns + ["--:"] * (len(head) - text_columns)
-    return [_line(head, _cell_text), _line(align, str), *(_line(row, _cell_text) for row in rows)]
+    return [_line(head), _line(align), *map(_line, rows)]
 
 
-def _line(cells: Sequence[str], write: Callable[[str], str]) -> str:
-    return f"| {' | '.join(write(cell) for cell in cells)} |"
+def _line(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
 
 
-def _cell_text(text: str) -> str:
-    return text.replace("|", "\\|")
+def _plain(text: str) -> str:
+    """A name as Markdown that shows its characters: none of them is a tag, a link or emphasis, or ends a cell or a line."""
+    printable = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
+    return re.sub(r"[\\`*\[\]<>&|~]", r"\\\g<0>", printable)
 
 
 def _ratio(value: float | None) -> str:

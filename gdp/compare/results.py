@@ -95,6 +95,11 @@ class Row(_Record):
             raise ValueError(
                 f"improved_at has {len(self.improved_at)} values and best_s {len(self.best_s)}; there is one of each an improvement"
             )
+        earlier = zip([0, *self.improved_at], [float("inf"), *self.best_s], self.improved_at, self.best_s, strict=False)
+        if not all(at < later and best_s > better_s for at, best_s, later, better_s in earlier):
+            raise ValueError("improved_at must count up from 1 and best_s go down with every improvement")
+        if (self.status == "ok") != (self.seconds is not None):
+            raise ValueError(f"the status is {self.status} and seconds {self.seconds}; what runs takes seconds, and nothing else does")
         return self
 
     @property
