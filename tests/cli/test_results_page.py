@@ -43,7 +43,9 @@ def test_steps_and_bounds_of_no_time_have_no_ratio(tmp_path: Path) -> None:
     results = Results(settings=settings, environment={}, cells=[cell], rows=[nothing])
     page = tmp_path / "page.md"
     write_page(page, results, Standings(results, [cell.key], ["single-device"], seeds=1), seeds=1)
-    assert "| a | p100x2 | 1.00 | - | - | - | - | single-device | search |" in page.read_text()
+    text = page.read_text()
+    assert "| a | p100x2 | 0 | **0** |" in text and "| single-device | - | - | - | - | - |" in text
+    assert "Of 0 cells" in text, "where nothing takes time nothing is separated"
 
 
 @pytest.mark.parametrize(
