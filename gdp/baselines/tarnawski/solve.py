@@ -22,6 +22,9 @@ from gdp.errors import InputError
 
 Solver = Literal["highs", "cp-sat"]
 
+_FIRST_SPLIT_S = 2.0
+"""The linearised program, from which the others begin, has this long at least, so that a short time limit ends with a split, too."""
+
 
 def solve_max_load(
     instance: TarnawskiInstance, *, contiguous: bool, time_limit_s: float, evaluations: int, generator: np.random.Generator
@@ -31,7 +34,7 @@ def solve_max_load(
     Args:
         instance: what is split.
         contiguous: whether only contiguous splits are allowed.
-        time_limit_s: of the exact solver; annealing takes what its evaluations take.
+        time_limit_s: of the exact solver; a first split may take `_FIRST_SPLIT_S`, annealing takes what its evaluations take.
         evaluations: of annealing, without contiguity alone.
         generator: for annealing.
 
@@ -45,7 +48,7 @@ def solve_max_load(
             return _at_least_on_cpu(instance, contiguous_optimum(instance, time_limit_s=time_limit_s))
         except InputError:  # too many ideals
             pass
-    linear = linearised_optimum(instance, time_limit_s=time_limit_s)
+    linear = linearised_optimum(instance, time_limit_s=max(time_limit_s, _FIRST_SPLIT_S))
     start = linear.split if linear.split is not None else _on_cpu(instance)
     if start is not None and not contiguous:
         start = annealed_max_load(instance, start, evaluations=evaluations, generator=generator).split
