@@ -45,13 +45,16 @@ def _opened(path: Path, *, what: str, advice: str, max_bytes: int) -> Iterator[t
     """The file and how many bytes it has."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        with open(descriptor, "rb") as file:
+        try:
             status = os.fstat(descriptor)
             if not stat.S_ISREG(status.st_mode):
                 raise InputError(f"{what} {path} is not a regular file; {advice}")
             if status.st_size > max_bytes:
                 raise InputError(f"{what} {path} has {status.st_size} bytes; at most {max_bytes} are read")
-            yield file, status.st_size
+            with open(descriptor, "rb", closefd=False) as file:
+                yield file, status.st_size
+        finally:
+            os.close(descriptor)
     except OSError as error:
         raise InputError(f"cannot read {what} {path}: {error.strerror or error}; {advice}") from error
     except ValueError as error:

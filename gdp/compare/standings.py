@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from jaxtyping import Float64
 
-from gdp.compare.results import Cell, Results
+from gdp.compare.results import Cell, Results, Row
 
 CellKey = tuple[str, str]
 
@@ -51,14 +51,12 @@ class Standings:
 
     def __init__(self, results: Results, cells: Sequence[CellKey], placers: Sequence[str], *, seeds: int) -> None:
         self.cells, self.placers = list(cells), list(placers)
-        self.facts: dict[CellKey, Cell] = {cell.key: cell for cell in results.cells if cell.key in set(cells)}
-        self._rows = {
-            (placer, cell): [
-                row for row in results.rows if (row.workload, row.cluster) == cell and row.placer == placer and row.seed < seeds
-            ]
-            for cell in cells
-            for placer in placers
-        }
+        asked = set(cells)
+        self.facts: dict[CellKey, Cell] = {cell.key: cell for cell in results.cells if cell.key in asked}
+        self._rows: dict[tuple[str, CellKey], list[Row]] = {(placer, cell): [] for cell in cells for placer in placers}
+        for row in results.rows:
+            if row.seed < seeds and (row.placer, (row.workload, row.cluster)) in self._rows:
+                self._rows[row.placer, (row.workload, row.cluster)].append(row)
         self.seconds: dict[tuple[str, CellKey], float] = {
             key: float(np.median([np.inf if row.seconds is None else row.seconds for row in rows])) if rows else np.inf
             for key, rows in self._rows.items()
