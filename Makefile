@@ -15,7 +15,7 @@ env: $(ENV)/ready ## the environment, with exact versions
 
 $(ENV)/ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv --clear $(ENV)
-	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[tensorflow,onnx,hf,ray,dev]'
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[tensorflow,onnx,hf,ray,cp-sat,dev]'
 	touch $@
 
 demo: env ## capture two real models, place them, fine-tune with real timing, write the report

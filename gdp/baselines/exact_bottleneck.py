@@ -9,6 +9,7 @@ parameters, and which units fit on which devices; so its bound holds for every p
 """
 
 import dataclasses
+from typing import Literal
 
 import numpy as np
 from jaxtyping import Int32, Int64
@@ -21,6 +22,9 @@ from gdp.graph import Graph
 
 _RANGE = 1e-6
 """Seconds are counted in the best known bound, but for numbers that the solver can bear not in less than this share of the longest unit's time."""
+
+_PROVEN = 3e-5
+"""Relative: a bound this near to the objective proves it, as far as solvers in floating point, and rounding, can tell."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
@@ -37,6 +41,13 @@ class ExactResult:
     def gap(self, measured_s: float) -> float:
         """How far a placement of this time may be from the optimum, as a share of its time."""
         return max(0.0, 1.0 - self.bound_s / measured_s) if 0 < measured_s < np.inf else 0.0 if measured_s == 0 else np.inf
+
+    @property
+    def status(self) -> Literal["optimal", "not proven", "infeasible", "nothing found"]:
+        """Of the program, in a word. `not proven` is what the time limit leaves; `nothing found` too, or a horizon that no schedule undercuts."""
+        if self.device is None:
+            return "infeasible" if np.isinf(self.bound_s) else "nothing found"
+        return "optimal" if self.program_s - self.bound_s <= _PROVEN * self.program_s else "not proven"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)

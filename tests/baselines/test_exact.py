@@ -1,5 +1,6 @@
 """Exact solvers: equal to brute force where the relaxation is none, never above it anywhere, and honest when stopped."""
 
+import dataclasses
 import importlib.util
 import itertools
 
@@ -50,6 +51,7 @@ def test_bottleneck_equals_brute_force(graph: Graph, cluster: Cluster) -> None:
     assert result.bound_s <= least
     assert result.bound_s == pytest.approx(least, rel=EXACT, abs=1e-9)
     assert result.program_s == pytest.approx(least, rel=EXACT, abs=1e-9)
+    assert result.status == "optimal"
     assert Simulator().batch(graph, cluster, result.device[np.newaxis]).bottleneck_s[0] == pytest.approx(least, rel=EXACT, abs=1e-9)
 
 
@@ -80,6 +82,7 @@ def test_schedule_finds_known_optima(solver: str) -> None:
         assert result.bound_s == pytest.approx(problem.optimum_s, rel=EXACT)
         assert result.bound_s <= problem.optimum_s
         assert result.program_s == pytest.approx(problem.optimum_s, rel=EXACT)
+        assert result.status == "optimal"
 
 
 def test_a_stopped_solver_reports_its_bound_and_gap() -> None:
@@ -88,6 +91,14 @@ def test_a_stopped_solver_reports_its_bound_and_gap() -> None:
     assert 0 < stopped.bound_s < np.inf
     assert stopped.gap(2 * stopped.bound_s) == pytest.approx(0.5)
     assert stopped.gap(np.inf) == np.inf
+    assert stopped.status == ("nothing found" if stopped.device is None else "not proven")
+
+
+def test_what_fits_nowhere_is_infeasible() -> None:
+    graph, cluster = layered(np.random.default_rng(0), num_ops=10), preset("p100x2")
+    graph = dataclasses.replace(graph, param_bytes=np.full(graph.num_ops, 2**40))
+    assert exact_bottleneck(graph, cluster, time_limit_s=1.0).status == "infeasible"
+    assert exact_schedule(graph, cluster, horizon_s=1.0, time_limit_s=1.0).status == "infeasible"
 
 
 @pytest.mark.parametrize("time_limit_s", [0.0, -1.0, np.inf, np.nan])
