@@ -66,7 +66,7 @@ def solve(problem: Problem) -> Answer:
         model.add_no_overlap(there)
         model.add(sum(problem["op_ticks"][op][d] * on[unit_of_op[op]][d] for op in ops) <= step)
         model.add(sum(problem["param_bytes"][u] * on[u][d] for u in units) <= problem["memory_bytes"][d])
-    carried: list[list[object]] = [[] for _ in range(problem["num_channels"])]
+    carried: list[list[cp_model.IntervalVar]] = [[] for _ in range(problem["num_channels"])]
     for (producer, consumers), transfer_ticks in zip(problem["uses"], problem["transfer_ticks"], strict=True):
         home = unit_of_op[producer]
         for op in consumers:
