@@ -1,17 +1,13 @@
-"""The process in which programs are measured: `python -m gdp.runtime.worker [FOLDER] FD` answers one request a line on standard input, writing to file descriptor FD.
+"""The process in which PyTorch programs are measured: `python -m gdp.runtime.worker [FOLDER] FD` answers one request a line on standard input, writing to file descriptor FD.
 
 `load` takes the program, `measure` times placements, `profile` times ops. Requests and answers are those of `Bench`. The process ends when its
 parent does, and then removes FOLDER, which the parent no longer can.
 """
 
-import json
 import os
-import shutil
 import sys
-import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from queue import SimpleQueue
 from time import perf_counter
 from typing import Any
 
@@ -20,12 +16,10 @@ import torch
 
 from gdp.runtime.executor import Executor, Step, StepFailed
 from gdp.runtime.pieces import cut, cut_every_op
+from gdp.runtime.serving import Kept, NotMeasured, answer, serve, step_times
 from gdp.runtime.stages import Loaded
-from gdp.runtime.timing import Protocol, alone, in_turn, warm_up
+from gdp.runtime.timing import Protocol, warm_up
 from gdp.runtime.values import difference, on_host, program_values
-
-_MAX_KEPT = 2
-"""How many placements stay loaded: the incumbent and the candidate."""
 
 
 class Bench:
@@ -34,22 +28,15 @@ class Bench:
     def __init__(self) -> None:
         self._executor: Executor | None = None
         self._devices: tuple[str, ...] = ()
-        self._kept: dict[tuple[int, ...], Loaded] = {}
+        self._kept: Kept[Loaded] = Kept()
 
     def answer(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """The answer to a request; `out_of_memory` or `failed` with a sentence when it could not be done."""
         commands: dict[str, Callable[..., dict[str, Any]]] = {"load": self.load, "measure": self.measure, "profile": self.profile}
-        arguments = {key: value for key, value in request.items() if key != "command"}
-        try:
-            return commands[request["command"]](**arguments)
-        except Exception as error:
+        answered = answer(commands, request, lacks_memory=_lacks_memory, told=(StepFailed,))
+        if not {"failed", "out_of_memory"}.isdisjoint(answered):
             self._kept.clear()
-            causes: list[BaseException] = [error]
-            while (cause := causes[-1].__cause__) is not None:
-                causes.append(cause)
-            status = "out_of_memory" if any(_lacks_memory(each) for each in causes) else "failed"
-            message = str(error).splitlines()[0] if str(error) else "no message"
-            return {status: message if isinstance(error, StepFailed | _WrongOutputs) else f"{type(error).__name__}: {message}"}
+        return answered
 
     def close(self) -> None:
         """Ends the devices' threads."""
@@ -74,8 +61,19 @@ class Bench:
             self._reference = tuple(self._program.graph_module(*[self._values[name] for name in placeholders]))
         return {"ok": True}
 
-    def measure(self, *, devices: list[str], candidate: list[int], incumbent: list[int] | None, protocol: dict[str, Any]) -> dict[str, Any]:
-        """Times a placement, in turn with the incumbent when there is one, after checking its outputs. `*_s` are lists of step times; `busy_s` medians by device."""
+    def measure(
+        self,
+        *,
+        devices: list[str],
+        candidate: list[int],
+        incumbent: list[int] | None,
+        protocol: dict[str, Any],
+        unplaced_on: str | None = None,
+    ) -> dict[str, Any]:
+        """Times a placement after checking its outputs, in turn with the incumbent when there is one, or with the unplaced program on the device `unplaced_on`.
+        `*_s` are lists of step times; `busy_s` medians by device."""
+        if unplaced_on is not None:
+            devices, incumbent = [*devices, unplaced_on], [len(devices)] * len(self._ops)
         executor = self._executor_for(devices)
         steps: list[Step] = []
         loaded = self._loaded(executor, tuple(candidate))
@@ -85,12 +83,9 @@ class Bench:
             steps.append(Step(step_time_s=step.step_time_s, busy_s=step.busy_s, piece_s=(), outputs=()))
             return step.step_time_s
 
-        if incumbent is None:
-            candidate_s = alone(run, Protocol(**protocol))
-            incumbent_s: list[float] = []
-        else:
-            other = self._loaded(executor, tuple(incumbent))
-            candidate_s, incumbent_s = in_turn(run, lambda: executor.step(other).step_time_s, Protocol(**protocol))
+        other = None if incumbent is None else self._loaded(executor, tuple(incumbent))
+        run_other = None if other is None else lambda: executor.step(other).step_time_s
+        candidate_s, incumbent_s = step_times(run, run_other, Protocol(**protocol))
         busy_s = np.median([step.busy_s for step in steps[-len(candidate_s) :]], axis=0)
         return {"candidate_s": candidate_s, "incumbent_s": incumbent_s, "busy_s": busy_s.tolist()}
 
@@ -116,23 +111,17 @@ class Bench:
 
     def _loaded(self, executor: Executor, placement: tuple[int, ...]) -> Loaded:
         """The program cut by a placement, its outputs checked once."""
-        if placement in self._kept:
-            self._kept[placement] = self._kept.pop(placement)
-            return self._kept[placement]
-        device_of_op = dict(zip(self._ops, placement, strict=True))
-        homes = {name: device for name, device in device_of_op.items() if name in self._values}
-        loaded = executor.load(cut(self._program, device_of_op), values=self._values, homes=homes, results=self._results)
-        wrong = difference(executor.step(loaded).outputs, self._reference)
-        if wrong:
-            raise _WrongOutputs(f"the outputs differ from those of the unplaced program: {wrong}")
-        self._kept[placement] = loaded
-        while len(self._kept) > _MAX_KEPT:
-            self._kept.pop(next(iter(self._kept)))
-        return loaded
 
+        def load() -> Loaded:
+            device_of_op = dict(zip(self._ops, placement, strict=True))
+            homes = {name: device for name, device in device_of_op.items() if name in self._values}
+            loaded = executor.load(cut(self._program, device_of_op), values=self._values, homes=homes, results=self._results)
+            wrong = difference(executor.step(loaded).outputs, self._reference)
+            if wrong:
+                raise NotMeasured(f"the outputs differ from those of the unplaced program: {wrong}")
+            return loaded
 
-class _WrongOutputs(Exception):
-    pass
+        return self._kept.get(placement, load)
 
 
 def _lacks_memory(error: BaseException) -> bool:
@@ -143,28 +132,6 @@ def _name_or_value(result: object) -> object:
     return result.name if isinstance(result, torch.fx.Node) else result
 
 
-def main(arguments: Sequence[str]) -> None:
-    """Serves requests until standard input ends, which it does when the parent process does, however that came."""
-    requests: SimpleQueue[bytes] = SimpleQueue()
-    source = os.fdopen(os.dup(0), "rb")
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(nothing, 0)
-
-    def read() -> None:
-        for line in source:
-            requests.put(line)
-        for folder in arguments[:-1]:
-            shutil.rmtree(folder, ignore_errors=True)
-        os._exit(0)
-
-    threading.Thread(target=read, name="requests", daemon=True).start()
-    bench = Bench()
-    with open(int(arguments[-1]), "w", encoding="utf-8") as answers:
-        while True:
-            answers.write(json.dumps(bench.answer(json.loads(requests.get()))) + "\n")
-            answers.flush()
-
-
 if __name__ == "__main__":
     assert Path(__file__).name == "worker.py"
-    main(sys.argv[1:])
+    serve(sys.argv[1:], Bench().answer)

@@ -1,0 +1,224 @@
+"""What every runtime that really runs a program does, whatever framework runs it.
+
+All times of one graph and cluster are on one scale: a placement is timed in turn with the incumbent, the fastest one so far, and its time is the median ratio of the two times
+the incumbent's time on that scale; the first placement measured, timed alone, anchors it. A machine that gets slower in between changes no ratio. A placement that seems
+faster than the incumbent is timed once more, and that second time counts: the first one was chosen for being low, and a scale that hung on such times would sink with
+every new incumbent.
+"""
+
+import dataclasses
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float64, Int32
+
+from gdp.cluster import Cluster
+from gdp.errors import InputError
+from gdp.graph import CONTROL, Graph
+from gdp.measurement import Measurement, MeasurementBatch, Status, stack
+from gdp.placement import Origin, Placement
+from gdp.runtime.executor import cores_of
+from gdp.runtime.journal import Measured
+from gdp.runtime.process import ChildFailed
+from gdp.runtime.restarting import RestartingWorker
+from gdp.runtime.timing import Comparison, Protocol, compare_times, median_interval
+from gdp.runtime.verdict import invalid_detail
+
+_PAIR_TIMEOUT_S = 30.0
+"""Time for one pair of steps of a comparison, beside the time for everything before."""
+
+
+class Measuring:
+    """Measures placements of one program by asking a worker; the part that a runtime of any framework is made of.
+
+    `nodes` are the names of the program's ops. `check_device` takes the name of a device and raises `InputError` where programs of this framework cannot run on it.
+    The worker answers the requests `measure` and `profile` as `gdp.runtime.worker.Bench` does.
+    """
+
+    def __init__(
+        self,
+        worker: RestartingWorker,
+        *,
+        nodes: Collection[str],
+        check_device: Callable[[str], object],
+        protocol: Protocol | None,
+        incumbent: Measured | None,
+    ) -> None:
+        self._worker = worker
+        self._nodes = nodes
+        self._check_device = check_device
+        self._protocol = protocol or Protocol()
+        self._incumbent: dict[tuple[str, str], Measured] = {}
+        self._given_incumbent = incumbent
+
+    def measure(self, graph: Graph, cluster: Cluster, placement: Placement) -> Measurement:
+        """Measures one placement."""
+        names = self._device_names(cluster)
+        self._check_graph(graph)
+        broken = invalid_detail(graph, cluster, placement.device)
+        if broken:
+            return _not_run(cluster, Status.INVALID, broken)
+        key = (graph.sha256, cluster.sha256)
+        if self._given_incumbent is not None:
+            self._incumbent.setdefault(key, self._given_incumbent)
+        incumbent = self._incumbent.get(key)
+        try:
+            measurement = self._timed(graph, names, placement, incumbent)
+            if incumbent is None:
+                self._incumbent[key] = Measured(device=placement.device, measurement=measurement)
+            elif measurement.step_time_high_s < incumbent.measurement.step_time_s:
+                measurement = self._timed(graph, names, placement, incumbent)
+                if measurement.step_time_s < incumbent.measurement.step_time_s:
+                    self._incumbent[key] = Measured(device=placement.device, measurement=measurement)
+        except ChildFailed as failure:
+            return _not_run(cluster, failure.status, failure.detail)
+        return measurement
+
+    def batch(self, graph: Graph, cluster: Cluster, device: Int32[np.ndarray, "batch ops"]) -> MeasurementBatch:
+        """Measures one placement after the other."""
+        origin = Origin(placer="batch")
+        return stack([self.measure(graph, cluster, Placement(device=row.copy(), origin=origin)) for row in device])
+
+    def compare(self, graph: Graph, cluster: Cluster, candidate: Placement, incumbent: Placement, *, num_pairs: int) -> Comparison | None:
+        """Times two placements in turn, `num_pairs` times however long that takes, for a final verdict, and four times as often in all where that leaves it too noisy
+        to tell. None when one of them turned out not to run.
+
+        The answer is awaited for the worker's `timeout_s` (loading, checking, warming up), and `_PAIR_TIMEOUT_S` more for every pair.
+        Raises `InputError` when a placement does not fit the graph or the cluster.
+        """
+        names = self._device_names(cluster)
+        self._check_graph(graph)
+        for which, placement in (("first", candidate), ("second", incumbent)):
+            broken = invalid_detail(graph, cluster, placement.device)
+            if broken:
+                raise InputError(f"the {which} placement cannot be compared: {broken}")
+        both = {"candidate": candidate.device.tolist(), "incumbent": incumbent.device.tolist()}
+        seen = self._in_turn(graph, names, both, num_pairs=num_pairs)
+        if seen is None or compare_times(*seen).verdict != "too_noisy":
+            return None if seen is None else compare_times(*seen)
+        more = self._in_turn(graph, names, both, num_pairs=3 * num_pairs)
+        return None if more is None else compare_times(seen[0] + more[0], seen[1] + more[1])
+
+    def compare_with_all_cores(self, graph: Graph, cluster: Cluster, candidate: Placement, *, num_pairs: int) -> Comparison | None:
+        """Times a placement in turn with the unplaced program on all CPU cores of the cluster as one device, where every op may use all of them: what a user has without
+        any placement. `None` when the cluster has fewer than two CPU devices, or when one of the two could not run to the end."""
+        names = self._device_names(cluster)
+        self._check_graph(graph)
+        cpus = [cores_of(name) for name in names if name.startswith("cpu:")]
+        if len(cpus) < 2:
+            return None
+        whole = f"cpu:{','.join(map(str, sorted(core for cores in cpus for core in cores)))}"
+        both = {"candidate": candidate.device.tolist(), "incumbent": None, "unplaced_on": whole}
+        seen = self._in_turn(graph, names, both, num_pairs=num_pairs)
+        return None if seen is None else compare_times(*seen)
+
+    def profile(self, graph: Graph, cluster: Cluster, *, num_steps: int) -> dict[str, Float64[np.ndarray, " ops"]]:
+        """Measures every op on the first device of each kind: seconds for `Graph.with_measured_time`. Ops that do no work by the graph's account take 0.
+
+        Raises `InputError` when the program cannot run on one of the devices.
+        """
+        names = self._device_names(cluster)
+        self._check_graph(graph)
+        op_time_s = {}
+        for kind in cluster.kinds:
+            name = next(name for name, device in zip(names, cluster.devices, strict=True) if device.kind == kind)
+            request = {"command": "profile", "device": name, "num_steps": num_steps, "max_time_s": self._worker.timeout_s / 4}
+            try:
+                answer = self._worker.ask_about(graph.name, request)
+            except ChildFailed as failure:
+                raise InputError(f"the program cannot be profiled on device {name!r}: {failure.detail}") from failure
+            seconds = np.array([answer["op_s"].get(op, 0.0) for op in graph.name], np.float64)
+            op_time_s[kind] = np.where(graph.works, seconds, 0.0)
+        return op_time_s
+
+    def _timed(self, graph: Graph, names: list[str], placement: Placement, incumbent: Measured | None) -> Measurement:
+        """One measurement by the protocol, on the scale of the incumbent. Raises `ChildFailed`."""
+        answer = self._worker.ask_about(
+            graph.name,
+            {
+                "command": "measure",
+                "devices": names,
+                "candidate": placement.device.tolist(),
+                "incumbent": None if incumbent is None else incumbent.device.tolist(),
+                "protocol": dataclasses.asdict(self._protocol),
+            },
+        )
+        candidate_s, incumbent_s = answer["candidate_s"], answer["incumbent_s"]
+        if incumbent is None:
+            interval = median_interval(candidate_s)
+            step_time_s, low_s, high_s = interval.median, interval.low, interval.high
+        else:
+            seen = compare_times(candidate_s, incumbent_s)
+            step_time_s, low_s, high_s = (ratio * incumbent.measurement.step_time_s for ratio in (seen.ratio, seen.low, seen.high))
+        busy_s = np.array(answer["busy_s"], np.float64) * (step_time_s / float(np.median(candidate_s)))
+        num_transfers, transferred_bytes = _transfers(graph, placement.device)
+        return Measurement(
+            status=Status.OK,
+            detail="",
+            step_time_s=step_time_s,
+            step_time_low_s=low_s,
+            step_time_high_s=high_s,
+            num_runs=len(candidate_s),
+            bottleneck_s=float(busy_s.max()),
+            peak_memory_bytes=np.zeros(len(names), np.int64),
+            busy_s=busy_s,
+            num_transfers=num_transfers,
+            transferred_bytes=transferred_bytes,
+        )
+
+    def _in_turn(
+        self, graph: Graph, names: list[str], both: Mapping[str, Any], *, num_pairs: int
+    ) -> tuple[list[float], list[float]] | None:
+        """The step times of both in so many pairs; None when one of them did not run to the end."""
+        protocol = dataclasses.replace(self._protocol, max_pairs=num_pairs, precision=0.0, clearly_slower=np.inf, max_time_s=np.inf)
+        request = {"command": "measure", "devices": names, **both, "protocol": dataclasses.asdict(protocol)}
+        try:
+            answer = self._worker.ask_about(graph.name, request, timeout_s=self._worker.timeout_s + num_pairs * _PAIR_TIMEOUT_S)
+        except ChildFailed:
+            return None
+        return answer["candidate_s"], answer["incumbent_s"]
+
+    def _check_graph(self, graph: Graph) -> None:
+        unknown = [name for name in graph.name if name not in self._nodes]
+        if unknown:
+            raise InputError(
+                f"the graph from {graph.source!r} has the op {unknown[0]!r}, which the program has not; run the graph that was captured from this program"
+            )
+
+    def _device_names(self, cluster: Cluster) -> list[str]:
+        """The names of the cluster's devices, all of which are there and distinct."""
+        owner: dict[int, str] = {}
+        for device in cluster.devices:
+            self._check_device(device.name)
+            for core in cores_of(device.name) if device.name.startswith("cpu:") else ():
+                if owner.setdefault(core, device.name) != device.name:
+                    raise InputError(
+                        f"devices {owner[core]!r} and {device.name!r} of cluster {cluster.name!r} share core {core}; give each its own cores"
+                    )
+        return [device.name for device in cluster.devices]
+
+
+def _transfers(graph: Graph, device: np.ndarray) -> tuple[int, int]:
+    """How many tensors cross to another device, once per destination, and their bytes."""
+    crossing = device[graph.edge_producer] != device[graph.edge_consumer]
+    carries = np.array([dtype != CONTROL for dtype in graph.tensor_dtype], bool)
+    crossing &= carries[graph.edge_tensor]
+    pairs = np.unique(np.stack([graph.edge_tensor[crossing], device[graph.edge_consumer[crossing]]]), axis=1)
+    return pairs.shape[1], int(graph.tensor_bytes[pairs[0]].sum())
+
+
+def _not_run(cluster: Cluster, status: Status, detail: str) -> Measurement:
+    return Measurement(
+        status=status,
+        detail=detail,
+        step_time_s=np.inf,
+        step_time_low_s=np.inf,
+        step_time_high_s=np.inf,
+        num_runs=0,
+        bottleneck_s=np.inf,
+        peak_memory_bytes=np.zeros(cluster.num_devices, np.int64),
+        busy_s=np.zeros(cluster.num_devices),
+        num_transfers=0,
+        transferred_bytes=0,
+    )

@@ -1,0 +1,95 @@
+"""The life of a measuring process, whatever framework its program is of: one request a line comes in, its answer goes out, and what is loaded of placements is kept."""
+
+import json
+import os
+import shutil
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from queue import SimpleQueue
+from typing import Any, Generic, TypeVar
+
+from gdp.runtime.timing import Protocol, alone, in_turn
+
+_MAX_KEPT = 2
+"""How many placements stay loaded: the incumbent and the candidate."""
+
+Placed = TypeVar("Placed")
+
+
+class NotMeasured(Exception):
+    """A program could not be measured, for a reason that is a sentence for people."""
+
+
+class Kept(Generic[Placed]):
+    """The placements that were loaded last, the incumbent and the candidate; older ones are handed to `drop`."""
+
+    def __init__(self, drop: Callable[[Placed], None] = lambda placed: None) -> None:
+        self._drop = drop
+        self._placed: dict[tuple[int, ...], Placed] = {}
+
+    def get(self, placement: tuple[int, ...], load: Callable[[], Placed]) -> Placed:
+        """What was loaded for `placement`, or what `load` now makes of it."""
+        placed = self._placed.pop(placement) if placement in self._placed else load()
+        self._placed[placement] = placed
+        while len(self._placed) > _MAX_KEPT:
+            self._drop(self._placed.pop(next(iter(self._placed))))
+        return placed
+
+    def clear(self) -> None:
+        """Drops all."""
+        while self._placed:
+            self._drop(self._placed.popitem()[1])
+
+
+def step_times(
+    candidate: Callable[[], float], incumbent: Callable[[], float] | None, protocol: Protocol
+) -> tuple[list[float], list[float]]:
+    """Seconds of both by the protocol, in turn; of the candidate alone, and none else, where there is no incumbent."""
+    return (alone(candidate, protocol), []) if incumbent is None else in_turn(candidate, incumbent, protocol)
+
+
+def answer(
+    commands: Mapping[str, Callable[..., dict[str, Any]]],
+    request: Mapping[str, Any],
+    *,
+    lacks_memory: Callable[[BaseException], bool],
+    told: tuple[type[Exception], ...] = (),
+) -> dict[str, Any]:
+    """What the request's command returns; `out_of_memory` or `failed` with a sentence when it could not be done.
+
+    Exceptions of the kinds `told`, and `NotMeasured`, are sentences already; others are named.
+    """
+    arguments = {key: value for key, value in request.items() if key != "command"}
+    try:
+        return commands[request["command"]](**arguments)
+    except Exception as error:
+        causes: list[BaseException] = [error]
+        while (cause := causes[-1].__cause__) is not None:
+            causes.append(cause)
+        status = "out_of_memory" if any(lacks_memory(each) for each in causes) else "failed"
+        message = str(error).splitlines()[0] if str(error) else "no message"
+        return {status: message if isinstance(error, (NotMeasured, *told)) else f"{type(error).__name__}: {message}"}
+
+
+def serve(arguments: Sequence[str], bench_answer: Callable[[Mapping[str, Any]], dict[str, Any]]) -> None:
+    """Serves requests until standard input ends, which it does when the parent process does, however that came.
+
+    The `arguments` of the process are the folders it then removes, which the parent no longer can, and the file descriptor that answers go to.
+    """
+    requests: SimpleQueue[bytes] = SimpleQueue()
+    source = os.fdopen(os.dup(0), "rb")
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+
+    def read() -> None:
+        for line in source:
+            requests.put(line)
+        for folder in arguments[:-1]:
+            shutil.rmtree(folder, ignore_errors=True)
+        os._exit(0)
+
+    threading.Thread(target=read, name="requests", daemon=True).start()
+    with open(int(arguments[-1]), "w", encoding="utf-8") as answers:
+        while True:
+            answers.write(json.dumps(bench_answer(json.loads(requests.get()))) + "\n")
+            answers.flush()
