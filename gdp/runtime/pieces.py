@@ -51,24 +51,6 @@ def cut_every_op(program: torch.export.ExportedProgram) -> list[Piece]:
     return _pieces(program, list(runs.values()), {node: 0 for run in runs.values() for node in run})
 
 
-def random_ops(program: torch.export.ExportedProgram) -> list[str]:
-    """Names of the ops of `program` that draw random numbers."""
-    return [
-        node.name
-        for node in program.graph.nodes
-        if isinstance(node.target, torch._ops.OpOverload)
-        and torch.Tag.nondeterministic_seeded in node.target.tags
-        and not _draws_nothing(node, node.target)
-    ]
-
-
-def _draws_nothing(node: fx.Node, operator_: torch._ops.OpOverload) -> bool:
-    """Dropout, attention and recurrent layers draw nothing with probability 0 or outside training."""
-    arguments = dict(zip((argument.name for argument in operator_._schema.arguments), node.args, strict=False)) | dict(node.kwargs)
-    values = {argument.name: arguments.get(argument.name, argument.default_value) for argument in operator_._schema.arguments}
-    return any(values.get(name, 1) == 0 for name in ("p", "dropout", "dropout_p", "train", "training"))
-
-
 def _device_of_node(nodes: list[fx.Node], device_of_op: Mapping[str, int]) -> dict[fx.Node, int]:
     first = next((device_of_op[node.name] for node in nodes if node.name in device_of_op), 0)
     device: dict[fx.Node, int] = {}

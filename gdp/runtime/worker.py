@@ -16,6 +16,7 @@ import torch
 
 from gdp.runtime.executor import Executor, Step, StepFailed
 from gdp.runtime.pieces import cut, cut_every_op
+from gdp.runtime.random_draws import seed_random_ops
 from gdp.runtime.serving import Kept, NotMeasured, answer, serve, step_times
 from gdp.runtime.stages import Loaded
 from gdp.runtime.timing import Protocol, warm_up
@@ -52,6 +53,7 @@ class Bench:
         generator = torch.Generator()
         generator.manual_seed(seed)
         self._program = on_host(self._program)
+        self._draws = seed_random_ops(self._program, seed=seed)
         self._values = program_values(self._program, flat_inputs, generator=generator)
         self._ops = ops
         self._results = [_name_or_value(result) for result in self._program.graph.output_node().args[0]]
@@ -116,7 +118,11 @@ class Bench:
             device_of_op = dict(zip(self._ops, placement, strict=True))
             homes = {name: device for name, device in device_of_op.items() if name in self._values}
             loaded = executor.load(cut(self._program, device_of_op), values=self._values, homes=homes, results=self._results)
-            wrong = difference(executor.step(loaded).outputs, self._reference)
+            self._draws.on_host = True
+            try:
+                wrong = difference(executor.step(loaded).outputs, self._reference)
+            finally:
+                self._draws.on_host = False
             if wrong:
                 raise NotMeasured(f"the outputs differ from those of the unplaced program: {wrong}")
             return loaded

@@ -9,7 +9,7 @@ from torch import nn
 
 from gdp.capture.torch import capture
 from gdp.errors import InputError
-from gdp.runtime.pieces import Piece, cut, cut_every_op, random_ops
+from gdp.runtime.pieces import Piece, cut, cut_every_op
 from gdp.runtime.values import program_values
 
 NUM_DEVICES = 3
@@ -108,9 +108,3 @@ def test_programs_that_write_into_their_inputs_are_refused():
     exported = torch.export.export(nn.ReLU(inplace=True), (torch.ones(2),))
     with pytest.raises(InputError, match="writes into its input"):
         cut(exported, {})
-
-
-@pytest.mark.parametrize(("training", "expected"), [(True, ["dropout"]), (False, [])])
-def test_random_ops_are_those_that_really_draw(training, expected):
-    module = nn.Sequential(nn.Dropout(0.5), nn.Dropout(0.0)).train(training)
-    assert random_ops(torch.export.export(module, (torch.ones(2),))) == expected

@@ -161,9 +161,16 @@ def test_a_program_without_weights_runs_on_random_ones():
         check_ok(runtime(captured.graph, CLUSTER, alternating))
 
 
+def test_a_program_that_draws_random_numbers_is_checked_and_timed():
+    captured = capture(
+        torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Dropout(0.5), torch.nn.Dropout(0.5)).train(), (torch.ones(2, 4),)
+    )
+    with PyTorchRuntime(captured.program, (torch.ones(2, 4),), timeout_s=60.0, protocol=QUICK) as runtime:
+        for device in ([0] * captured.graph.num_ops, [number % 2 for number in range(captured.graph.num_ops)]):
+            check_ok(runtime(captured.graph, CLUSTER, placed(np.array(device))))
+
+
 def test_user_mistakes_are_told():
-    with pytest.raises(InputError, match="draws random numbers"):
-        PyTorchRuntime(capture(torch.nn.Dropout(0.5).train(), (torch.ones(2),)).program, (torch.ones(2),))
     with pytest.raises(InputError, match="example inputs"):
         PyTorchRuntime(CAPTURED.program, (branching_input(), 3))
     with PyTorchRuntime(CAPTURED.program, (branching_input(),)) as runtime:

@@ -1,3 +1,4 @@
+import dataclasses
 import os
 import signal
 import subprocess
@@ -13,6 +14,7 @@ from torch import nn
 
 from gdp.capture.torch import capture
 from gdp.measurement import Status
+from gdp.runtime.pieces import cut
 from gdp.runtime.process import Child, ChildFailed
 from gdp.runtime.values import difference
 from gdp.runtime.worker import Bench
@@ -151,15 +153,26 @@ def test_a_bench_measures_and_profiles(bench, tmp_path):
     assert min(profile["op_s"].values()) > 0
 
 
-def test_wrong_outputs_are_a_failure(bench, tmp_path):
-    class Drawing(nn.Module):
-        def forward(self, x):
-            return x + torch.rand(3)
+def _wrongly_cut(program, device_of_op):
+    """Pieces of a program that negates what it should return."""
+    pieces = cut(program, device_of_op)
+    return [dataclasses.replace(piece, module=_negated(piece.module)) for piece in pieces]
 
-    captured = capture(Drawing(), (torch.ones(3),))
+
+def _negated(module):
+    output = next(node for node in module.graph.nodes if node.op == "output")
+    with module.graph.inserting_before(output):
+        output.args = (tuple(module.graph.call_function(torch.ops.aten.neg.default, (value,)) for value in output.args[0]),)
+    module.recompile()
+    return module
+
+
+def test_wrong_outputs_are_a_failure(bench, tmp_path, monkeypatch):
+    captured = capture(nn.ReLU(), (torch.ones(3),))
     load(bench, tmp_path, captured.program, list(captured.graph.name), [torch.ones(3)])
+    monkeypatch.setattr("gdp.runtime.worker.cut", _wrongly_cut)
     request = {"command": "measure", "devices": NAMES, "candidate": [0] * captured.graph.num_ops, "incumbent": None, "protocol": QUICK}
-    assert "outputs differ from those of the unplaced program: output 0 by up to 0." in bench.answer(request)["failed"]
+    assert "outputs differ from those of the unplaced program: output 0 by up to 2" in bench.answer(request)["failed"]
 
 
 def test_lack_of_memory_is_told_apart(bench, tmp_path):
