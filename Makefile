@@ -4,6 +4,7 @@ ENV := .venv
 BIN := $(ENV)/bin
 export OMP_NUM_THREADS ?= 2
 export PYTHONUNBUFFERED = 1
+TEST_PROCESSES ?= 2
 
 .DEFAULT_GOAL := help
 .PHONY: help env demo test lint bench fuzz clean
@@ -29,7 +30,7 @@ lint: env ## style, types, import rules
 
 test: lint ## every check; what CI runs
 	bash tests/browser.sh
-	$(BIN)/python -m pytest --cov --cov-report=term:skip-covered
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadfile --cov --cov-report=term:skip-covered
 	bash tests/wheel.sh $(BIN)/python
 
 bench: env ## the benchmarks behind the published figures

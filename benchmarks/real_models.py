@@ -72,12 +72,12 @@ def real_models() -> dict[str, Callable[[], RealModel]]:
     return {
         "branching network": lambda: inference(
             "branching network",
-            branching_network(torch.Generator().manual_seed(0)),
+            branching_network(torch.Generator().manual_seed(0), num_blocks=2),
             example_inputs(torch.Generator().manual_seed(1)),
             branches=True,
         ),
         "two U-Nets": lambda: inference(
-            "two U-Nets", _initialised(TwoUNets(3, 16)), (images(2, 3, 96, 96), images(2, 3, 96, 96)), branches=True
+            "two U-Nets", _initialised(TwoUNets(3, 16)), (images(4, 3, 96, 96), images(4, 3, 96, 96)), branches=True
         ),
         "mixture of experts": lambda: inference(
             "mixture of experts",
@@ -87,18 +87,18 @@ def real_models() -> dict[str, Callable[[], RealModel]]:
         ),
         "LSTM, training": lambda: training(
             "LSTM, training",
-            _initialised(UnrolledLSTM(2, 192, 1000)),
+            _initialised(UnrolledLSTM(2, 256, 1000)),
             (tokens(32, 8),),
             (tokens(32 * 8),),
             lambda output, target: nn.functional.cross_entropy(output.flatten(0, 1), target),
             branches=True,
         ),
         "residual network": lambda: inference(
-            "residual network", _initialised(residual_network((1, 1, 1, 1), 32)), (images(4, 3, 96, 96),), branches=False
+            "residual network", _initialised(residual_network((2, 2, 2, 2), 48)), (images(4, 3, 112, 112),), branches=False
         ),
         "transformer, training": lambda: training(
             "transformer, training",
-            _initialised(Transformer(2, 192, 4, 1000, 48, causal=False)),
+            _initialised(Transformer(2, 128, 4, 1000, 48, causal=False)),
             (tokens(8, 48),),
             (tokens(8) % 2,),
             nn.functional.cross_entropy,

@@ -1,0 +1,197 @@
+"""How well the simulator, calibrated by a profile of single ops and of this machine's links, predicts measured step times.
+
+    python benchmarks/sim_to_real.py [--models NAMES] [--placements 60] [--out benchmarks/results/sim_to_real.json]
+
+Placements of every kind on the machine's first two cores: structured (one device, contiguous, METIS), list-scheduled, searched (local search with a few evaluations to many), and
+random over ops, over modules and over stretches of the program. Each is measured by the protocol of docs/real-timing.md; the prediction was made before. The errors are those of the
+calibrated simulator as it is, without the scale that a run corrects it by while it measures.
+"""
+
+import argparse
+import dataclasses
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from real_models import RealModel, real_models
+from rich.console import Console
+from rich.progress import track
+from rich.table import Table
+
+from gdp.atomic_file import write_text
+from gdp.baselines.contiguous import contiguous_splits
+from gdp.baselines.cpop import Cpop
+from gdp.baselines.heft import Heft
+from gdp.baselines.list_scheduling import ListScheduling
+from gdp.baselines.local_search import LocalSearch
+from gdp.baselines.metis import metis_partitions
+from gdp.baselines.single_device import single_devices
+from gdp.cli.report_data import environment
+from gdp.cluster import Cluster
+from gdp.graph import Graph
+from gdp.measurement import Status
+from gdp.placement import Origin, Placement
+from gdp.runtime.local import core_sets, local_cluster
+from gdp.runtime.pytorch import PyTorchRuntime
+from gdp.runtime.simulator import Simulator
+from gdp.runtime.timing import Protocol
+
+RESULTS = Path(__file__).parent / "results" / "sim_to_real.json"
+PROTOCOL = Protocol(max_warm_up=5, max_pairs=12, precision=0.01, max_time_s=3.0)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Agreement:
+    """Predicted and measured step times of one model, a placement a place in each list."""
+
+    model: str
+    framework: str
+    num_ops: int
+    kind: list[str]
+    predicted_s: list[float]
+    measured_s: list[float]
+    interval: list[tuple[float, float]]
+
+    @property
+    def errors(self) -> np.ndarray:
+        """`[placements]` how far each prediction is from the measured time, as a share of it."""
+        return np.abs(np.array(self.predicted_s) / np.array(self.measured_s) - 1)
+
+    @property
+    def rank_correlation(self) -> float:
+        """Spearman's."""
+        return spearman(self.predicted_s, self.measured_s)
+
+
+def spearman(first: Sequence[float], second: Sequence[float]) -> float:
+    """Correlation of ranks; equal values share theirs."""
+
+    def ranks(values: Sequence[float]) -> np.ndarray:
+        ordered = np.sort(values)
+        return (np.searchsorted(ordered, values, "left") + np.searchsorted(ordered, values, "right")) / 2
+
+    return float(np.corrcoef(ranks(first), ranks(second))[0, 1])
+
+
+def placements(graph: Graph, cluster: Cluster, *, count: int) -> list[tuple[str, np.ndarray]]:
+    """At least `count` different placements, each with its kind."""
+    simulator = Simulator(dispatch="program_order")
+    found: dict[bytes, tuple[str, np.ndarray]] = {}
+
+    def add(kind: str, device: np.ndarray) -> None:
+        found.setdefault(device.astype(np.int32).tobytes(), (kind, device.astype(np.int32)))
+
+    for device in (*single_devices(graph, cluster), *contiguous_splits(graph, cluster), *metis_partitions(graph, cluster, count=4, seed=0)):
+        add("structured", device)
+    for placer in (ListScheduling(), Heft(), Cpop()):
+        add("list-scheduled", placer(graph, cluster).device)
+    for seed, evaluations in enumerate((15, 25, 40, 60, 80, 120, 200, 400, 1000, 1000, 1000, 1000)):
+        add("searched", LocalSearch(runtime=simulator, evaluations=evaluations, seed=seed)(graph, cluster).device)
+    generator = np.random.default_rng(0)
+    draws = (random_ops, random_modules, random_stretches)
+    while len(found) < count:
+        add("random", draws[len(found) % len(draws)](generator, graph, cluster.num_devices))
+    return list(found.values())
+
+
+def random_ops(generator: np.random.Generator, graph: Graph, num_devices: int) -> np.ndarray:
+    """Every op anywhere, or a few ops away from one device."""
+    moved = generator.random(graph.num_ops) < generator.choice([0.02, 0.1, 0.5, 1.0])
+    device = np.where(moved, generator.integers(0, num_devices, graph.num_ops), generator.integers(0, num_devices))
+    return together(device, graph)
+
+
+def random_modules(generator: np.random.Generator, graph: Graph, num_devices: int) -> np.ndarray:
+    """Every module, at some depth, anywhere."""
+    depth = int(generator.integers(1, 6))
+    module = np.unique([".".join(path.split(".")[:depth]) for path in graph.module_path], return_inverse=True)[1]
+    return together(generator.integers(0, num_devices, int(module.max()) + 1)[module], graph)
+
+
+def random_stretches(generator: np.random.Generator, graph: Graph, num_devices: int) -> np.ndarray:
+    """The program cut at random into stretches, each anywhere."""
+    cuts = np.sort(generator.integers(0, graph.num_ops, int(generator.integers(1, 12))))
+    stretch = np.searchsorted(cuts, np.arange(graph.num_ops), "right")
+    return together(generator.integers(0, num_devices, len(cuts) + 1)[stretch], graph)
+
+
+def together(device: np.ndarray, graph: Graph) -> np.ndarray:
+    """Ops that must share a device go where the first of them is."""
+    device = device.astype(np.int32)
+    for group in np.unique(graph.colocation_group[graph.colocation_group != Graph.NO_GROUP]):
+        members = np.flatnonzero(graph.colocation_group == group)
+        device[members] = device[members[0]]
+    return device
+
+
+def agreement(model: RealModel, cluster: Cluster, *, num_placements: int, console: Console) -> Agreement:
+    """Profiles the model, predicts all placements, and measures them."""
+    with PyTorchRuntime(model.captured.program, model.inputs, protocol=PROTOCOL) as runtime:
+        graph = model.captured.graph.with_measured_time(runtime.profile(model.captured.graph, cluster))
+        chosen = placements(graph, cluster, count=num_placements)
+        predicted = Simulator(dispatch="program_order").batch(graph, cluster, np.stack([device for _, device in chosen]))
+        measured = [
+            runtime(graph, cluster, Placement(device=device, origin=Origin(placer=kind)))
+            for kind, device in track(chosen, description=model.name, console=console)
+        ]
+    failed = [each.detail for each in measured if each.status != Status.OK]
+    assert not failed, failed[0]
+    return Agreement(
+        model=model.name,
+        framework="PyTorch",
+        num_ops=graph.num_ops,
+        kind=[kind for kind, _ in chosen],
+        predicted_s=predicted.step_time_s.tolist(),
+        measured_s=[each.step_time_s for each in measured],
+        interval=[(each.step_time_low_s, each.step_time_high_s) for each in measured],
+    )
+
+
+def table(found: Sequence[Agreement]) -> Table:
+    """A row a model, and its kinds of placements below it."""
+    shown = Table()
+    for column in ("model", "placements", "measured ms", "rank correlation", "median error", "90 % below", "predicted / measured"):
+        shown.add_column(column, justify="left" if column == "model" else "right")
+    for each in found:
+        kinds = np.array(each.kind)
+        for name, rows in ((each.model, np.ones(len(kinds), bool)), *((f"  {kind}", kinds == kind) for kind in dict.fromkeys(each.kind))):
+            predicted, measured = np.array(each.predicted_s)[rows], np.array(each.measured_s)[rows]
+            errors = each.errors[rows]
+            shown.add_row(
+                name,
+                str(int(rows.sum())),
+                f"{measured.min() * 1e3:.1f} to {measured.max() * 1e3:.1f}",
+                f"{spearman(predicted, measured):.3f}" if rows.sum() > 2 else "-",
+                f"{np.median(errors):.1%}",
+                f"{np.quantile(errors, 0.9):.1%}",
+                f"{np.median(predicted / measured):.3f}",
+            )
+    return shown
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--models", nargs="*", default=list(real_models()), choices=list(real_models()))
+    parser.add_argument("--placements", type=int, default=60)
+    parser.add_argument("--out", type=Path, default=RESULTS)
+    options = parser.parse_args()
+    console = Console()
+    cluster = local_cluster(core_sets()[:2])
+    found = [agreement(real_models()[name](), cluster, num_placements=options.placements, console=console) for name in options.models]
+    console.print(table(found))
+    rows = [
+        {
+            **dataclasses.asdict(each),
+            "rank_correlation": each.rank_correlation,
+            "median_error": float(np.median(each.errors)),
+            "error_90_percent_below": float(np.quantile(each.errors, 0.9)),
+        }
+        for each in found
+    ]
+    write_text(options.out, json.dumps({"environment": environment(), "models": rows}, indent=1) + "\n")
+    console.print(f"wrote {options.out}", markup=False)
+
+
+if __name__ == "__main__":
+    main()
