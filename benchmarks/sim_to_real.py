@@ -2,9 +2,9 @@
 
     python benchmarks/sim_to_real.py [--models NAMES] [--placements 60] [--out benchmarks/results/sim_to_real.json]
 
-Placements of every kind on the machine's first two cores: structured (one device, contiguous, METIS), list-scheduled, searched (local search with a few evaluations to many), and
-random over ops, over modules and over stretches of the program. Each is measured by the protocol of docs/real-timing.md; the prediction was made before. The errors are those of the
-calibrated simulator as it is, without the scale that a run corrects it by while it measures.
+Placements of every kind on the machine's first two cores: structured (one device, contiguous, METIS), list-scheduled, searched (local search with few evaluations and many), and
+random over ops, over modules and over stretches of the program. Each is measured by the protocol of docs/real-timing.md; the prediction was made before. The errors are
+those of the calibrated simulator as it is, without the scale that a run corrects it by while it measures.
 """
 
 import argparse
