@@ -225,34 +225,3 @@ def cores_of(name: str) -> tuple[int, ...]:
             f"device {name!r} does not name distinct cores of those that this process may use, {sorted(allowed)}; choose among them"
         )
     return tuple(cores)
-
-
-def hand_over_latency_s(first: Sequence[int], second: Sequence[int], *, num_round_trips: int = 300) -> float:
-    """Seconds from a message's sending by a thread pinned to the cores `first` until a thread that waits for it on the cores `second` goes on.
-
-    The median of half the round trips. It is the latency of every transfer between two CPU devices, whatever the size: they share memory.
-    """
-    there: SimpleQueue[int] = SimpleQueue()
-    back: SimpleQueue[int] = SimpleQueue()
-
-    def answer() -> None:
-        os.sched_setaffinity(0, second)
-        for _ in range(num_round_trips):
-            back.put(there.get())
-
-    half_trips: list[float] = []
-
-    def ask() -> None:
-        os.sched_setaffinity(0, first)
-        for number in range(num_round_trips):
-            begin = perf_counter()
-            there.put(number)
-            back.get()
-            half_trips.append((perf_counter() - begin) / 2)
-
-    threads = [threading.Thread(target=answer, daemon=True), threading.Thread(target=ask, daemon=True)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return sorted(half_trips)[len(half_trips) // 2]

@@ -4,15 +4,16 @@ A set of cores is measured by threads pinned to it, as the PyTorch runtime runs 
 sum of two vectors, and the time of an operator on one number. Of several tries the best counts: another program's load slows a try, nothing speeds it up.
 
 Core sets of one size and one top frequency are one device kind and are measured once. They share the machine's memory: each is
-given the part of it that its cores are of all cores named. A tensor passes between them by reference: the latency is that of waking the other thread,
-the bandwidth that of reading what the other one wrote, taken as the lower memory bandwidth of the two; transfers do not contend.
+given the part of it that its cores are of all cores named. Links are measured by transfers of many sizes (links.py), once for every pair of kinds; transfers between sets of cores
+do not contend, copies of a GPU in one direction do.
 """
 
 import functools
+import itertools
 import os
 import re
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from time import perf_counter
 
@@ -22,7 +23,8 @@ import torch
 
 from gdp.cluster import Cluster, Device
 from gdp.errors import InputError
-from gdp.runtime.executor import cores_of, hand_over_latency_s
+from gdp.runtime.executor import cores_of
+from gdp.runtime.links import Link, copy_link, core_link
 
 _COPY_BYTES = 64 * 2**20
 
@@ -71,7 +73,8 @@ def local_cluster(core_sets: Sequence[str]) -> Cluster:
     devices += _cuda_devices()
     if not devices:
         raise InputError("no core set is named and this machine has no CUDA device; name core sets, for example cpu:0 and cpu:1")
-    return _linked(devices, cores)
+    names, kinds = [device.name for device in devices], [device.kind for device in devices]
+    return _linked(devices, measured_links(names, kinds))
 
 
 def _cores_of_set(name: str) -> tuple[int, ...]:
@@ -81,29 +84,38 @@ def _cores_of_set(name: str) -> tuple[int, ...]:
     return cores
 
 
-def _linked(devices: Sequence[Device], cores: Sequence[tuple[int, ...]]) -> Cluster:
-    """The cluster of the devices, the first ones on `cores`, the others CUDA, with measured links."""
+def measured_links(names: Sequence[str], kinds: Sequence[str]) -> dict[tuple[int, int], Link]:
+    """The link of every ordered pair of these devices of this machine; devices of one kind share what was measured between two of them.
+
+    Raises `InputError` when a name is no device of this machine.
+    """
+    cores = [cores_of(name) for name in names]
+    measured: dict[tuple[str, str], Link] = {}
+    links: dict[tuple[int, int], Link] = {}
+    for i, j in itertools.permutations(range(len(names)), 2):
+        pair = (kinds[i], kinds[j])
+        if pair not in measured:
+            if cores[i] and cores[j]:
+                measured[pair] = core_link(cores[i], cores[j])
+            else:
+                ends = (torch.device("cpu") if own else torch.device(name) for own, name in ((cores[i], names[i]), (cores[j], names[j])))
+                measured[pair] = copy_link(*ends)
+        links[i, j] = measured[pair]
+    return links
+
+
+def _linked(devices: Sequence[Device], links: Mapping[tuple[int, int], Link]) -> Cluster:
+    """The cluster of the devices; whatever a GPU sends shares a channel, and so does whatever cores send to a GPU."""
     count = len(devices)
     bandwidth, latency = np.ones((count, count)), np.zeros((count, count))
     channel = np.full((count, count), Cluster.NO_CHANNEL, np.int32)
     channel_names: dict[str, int] = {}
-    hand_over_s: dict[tuple[str, str], float] = {}
-    for i in range(count):
-        for j in range(count):
-            if i == j:
-                continue
-            if i < len(cores) and j < len(cores):
-                kinds = (min(devices[i].kind, devices[j].kind), max(devices[i].kind, devices[j].kind))
-                if kinds not in hand_over_s:
-                    hand_over_s[kinds] = hand_over_latency_s(cores[i], cores[j])
-                latency[i, j] = hand_over_s[kinds]
-                bandwidth[i, j] = min(devices[i].memory_bytes_per_s, devices[j].memory_bytes_per_s)
-            else:
-                source = torch.device("cpu" if i < len(cores) else devices[i].name)
-                destination = torch.device("cpu" if j < len(cores) else devices[j].name)
-                latency[i, j], bandwidth[i, j] = _copy_speed(source, destination)
-                name = f"from {devices[i].name}" if source.type == "cuda" else f"to {devices[j].name}"
-                channel[i, j] = channel_names.setdefault(name, len(channel_names))
+    for (i, j), link in links.items():
+        latency[i, j], bandwidth[i, j] = link.latency_s, link.bandwidth_bytes_per_s
+        ends = devices[i].name, devices[j].name
+        if any(end.startswith("cuda:") for end in ends):
+            name = f"from {ends[0]}" if ends[0].startswith("cuda:") else f"to {ends[1]}"
+            channel[i, j] = channel_names.setdefault(name, len(channel_names))
     return Cluster(
         name="local",
         devices=tuple(devices),
@@ -209,16 +221,3 @@ def _cuda_devices() -> list[Device]:
             )
         )
     return devices
-
-
-@torch.inference_mode()
-def _copy_speed(source: torch.device, destination: torch.device) -> tuple[float, float]:
-    """Latency and bandwidth of copies with a CUDA device at one end at least; memory of the host is pinned."""
-
-    def copy_s(num_bytes: int) -> float:
-        values = torch.ones(num_bytes, dtype=torch.uint8, device=source, pin_memory=source.type == "cpu")
-        there = torch.empty(num_bytes, dtype=torch.uint8, device=destination, pin_memory=destination.type == "cpu")
-        return _least_s(lambda: there.copy_(values, non_blocking=True), destination if destination.type == "cuda" else source)
-
-    latency_s = copy_s(4)
-    return latency_s, _COPY_BYTES / max(copy_s(_COPY_BYTES) - latency_s, 1e-9)

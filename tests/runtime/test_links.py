@@ -1,0 +1,60 @@
+"""Fitted links: exact where the law holds, never negative, and near the law under noise."""
+
+import os
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gdp.runtime.links import copy_link, core_link, fit_link
+
+CORES = sorted(os.sched_getaffinity(0))
+SIZES = [4**power for power in range(3, 13)]
+
+
+@given(latency_s=st.floats(1e-7, 1e-3), bandwidth=st.floats(1e8, 1e11))
+def test_what_follows_the_law_is_found(latency_s: float, bandwidth: float) -> None:
+    link = fit_link(SIZES, [latency_s + size / bandwidth for size in SIZES])
+    assert link.latency_s == pytest.approx(latency_s, rel=1e-6)
+    assert link.bandwidth_bytes_per_s == pytest.approx(bandwidth, rel=1e-6)
+    assert link.median_error == pytest.approx(0, abs=1e-6)
+
+
+def test_noise_moves_the_fit_little() -> None:
+    generator = np.random.default_rng(0)
+    fits = [fit_link(SIZES, [(1e-5 + size / 1e10) * generator.lognormal(0, 0.1) for size in SIZES]) for _ in range(200)]
+    assert np.median([fit.latency_s for fit in fits]) == pytest.approx(1e-5, rel=0.05)
+    assert np.median([fit.bandwidth_bytes_per_s for fit in fits]) == pytest.approx(1e10, rel=0.05)
+    assert np.median([fit.median_error for fit in fits]) == pytest.approx(0.07, abs=0.03)  # 0.0674 is the median of |N(0, 0.1)|
+
+
+@given(st.lists(st.floats(1e-9, 10.0), min_size=2, max_size=len(SIZES)))
+def test_nothing_is_negative(seconds: list[float]) -> None:
+    link = fit_link(SIZES[: len(seconds)], seconds)
+    assert link.latency_s > 0
+    assert 0 < link.bandwidth_bytes_per_s <= 1e13
+
+
+def test_times_that_fall_with_the_size_are_all_latency() -> None:
+    link = fit_link([1000, 1_000_000], [2e-5, 1e-5])
+    assert link.bandwidth_bytes_per_s == 1e13
+    assert 1e-5 < link.latency_s < 2e-5
+
+
+@pytest.mark.skipif(len(CORES) < 2, reason="needs two cores")
+def test_cores_of_this_machine() -> None:
+    before = (os.sched_getaffinity(0), torch.get_num_threads())
+    link = core_link(CORES[:1], CORES[1:2], sizes=(1024, 2**20), num_trials=10)
+    assert 1e-7 < link.seconds[0] < 0.1
+    assert before == (os.sched_getaffinity(0), torch.get_num_threads())
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("ends", [("cpu", "cuda:0"), ("cuda:0", "cpu")])
+def test_a_gpu_of_this_machine(ends: tuple[str, str]) -> None:
+    link = copy_link(torch.device(ends[0]), torch.device(ends[1]))
+    assert 1e-7 < link.latency_s < 1e-2
+    assert 1e8 < link.bandwidth_bytes_per_s < 2e12
