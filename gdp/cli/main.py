@@ -7,7 +7,7 @@ import typer
 from rich.console import Console
 
 import gdp
-from gdp.cli import bench, compare, demo, devices, export, hub, place, solve
+from gdp.cli import bench, compare, demo, devices, export, hub, place, profile, solve
 from gdp.cli.process import end_with
 from gdp.errors import InputError
 
@@ -20,6 +20,7 @@ app = typer.Typer(
 )
 app.command("devices")(devices.devices)
 app.command("place")(place.place)
+app.command("profile")(profile.profile)
 app.command("bench")(bench.bench)
 app.command("export")(export.export)
 app.command("compare")(compare.compare)

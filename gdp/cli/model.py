@@ -17,6 +17,9 @@ from gdp.runtime.verdict import Dispatch
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
 
+GRAPH, PROFILE = "graph.parquet", "profile.json"
+"""What `gdp profile` writes side by side."""
+
 HELP = "a workload of the catalog, FILE.py:FUNCTION that returns (module, example inputs) or a TrainingStep, a graph file (.parquet), or a profile (graph.txt:KIND)"
 
 
@@ -29,6 +32,8 @@ class Model:
     example_inputs: tuple[Any, ...]
     dispatch: Dispatch = "ready_order"
     """how its devices choose what to run: a PyTorch program's queue keeps the program's order, TensorFlow's executor takes what is ready."""
+    note: str = ""
+    """what a user should know of it before relying on what is predicted."""
 
 
 def resolve_model(text: str) -> Model:
@@ -39,7 +44,7 @@ def resolve_model(text: str) -> Model:
     if text.endswith(".parquet"):
         from gdp.capture.parquet import read_graph
 
-        return Model(graph=read_graph(Path(text)), program=None, example_inputs=())
+        return _stored(Path(text), read_graph(Path(text)))
     if is_profile(text):
         return Model(graph=read_profile(text), program=None, example_inputs=())
     if ".py:" in text:
@@ -53,6 +58,23 @@ def resolve_model(text: str) -> Model:
     if entry.program is not None:
         return _from_module(*entry.program(), where=f"workload {text!r}")
     return Model(graph=entry.build(), program=None, example_inputs=(), dispatch=entry.dispatch)
+
+
+def _stored(path: Path, graph: Graph) -> Model:
+    """A graph that was read; one of `gdp profile` has its profile beside it, which knows how its devices choose what to run."""
+    beside = path.with_name(PROFILE)
+    if path.name != GRAPH or not beside.exists():
+        return Model(graph=graph, program=None, example_inputs=())
+    from gdp.runtime.fingerprint import changes, fingerprint
+    from gdp.runtime.profile import read_profile as read_measured
+
+    profile = read_measured(beside, graph)
+    gpus = sorted({what.partition(" ")[0] for what in profile.fingerprint if what.startswith("cuda:")})
+    changed = changes(profile.fingerprint, fingerprint(gpus))
+    note = (
+        f"{path} was measured elsewhere, or before something changed ({'; '.join(changed)}); its times may not hold here" if changed else ""
+    )
+    return Model(graph=graph, program=None, example_inputs=(), dispatch=profile.dispatch, note=note)
 
 
 def _from_function(text: str) -> Model:

@@ -58,6 +58,8 @@ def place(
         f"{graph.num_ops} ops from {printable(graph.source)}; {target.num_devices} devices in cluster {printable(target.name)}",
         markup=False,
     )
+    if captured.note:
+        console.print(printable(captured.note), markup=False)
     refuse_unknown_times(graph, target)
     refuse_impossible_memory(graph, target)
     runtime = Simulator(dispatch=captured.dispatch if dispatch is None else dispatch)

@@ -74,7 +74,7 @@ def local_cluster(core_sets: Sequence[str]) -> Cluster:
     if not devices:
         raise InputError("no core set is named and this machine has no CUDA device; name core sets, for example cpu:0 and cpu:1")
     names, kinds = [device.name for device in devices], [device.kind for device in devices]
-    return _linked(devices, measured_links(names, kinds))
+    return linked(devices, measured_links(names, kinds))
 
 
 def _cores_of_set(name: str) -> tuple[int, ...]:
@@ -104,8 +104,8 @@ def measured_links(names: Sequence[str], kinds: Sequence[str]) -> dict[tuple[int
     return links
 
 
-def _linked(devices: Sequence[Device], links: Mapping[tuple[int, int], Link]) -> Cluster:
-    """The cluster of the devices; whatever a GPU sends shares a channel, and so does whatever cores send to a GPU."""
+def linked(devices: Sequence[Device], links: Mapping[tuple[int, int], Link]) -> Cluster:
+    """The cluster of these devices of this machine; whatever a GPU sends shares a channel, and so does whatever cores send to a GPU."""
     count = len(devices)
     bandwidth, latency = np.ones((count, count)), np.zeros((count, count))
     channel = np.full((count, count), Cluster.NO_CHANNEL, np.int32)
