@@ -83,9 +83,17 @@ class Executor:
         for thread in self._threads:
             thread.join()
 
-    def load(self, pieces: Sequence[Piece], *, values: Mapping[str, Any], homes: Mapping[str, int], results: Sequence[Any]) -> Loaded:
+    def load(
+        self,
+        pieces: Sequence[Piece],
+        *,
+        values: Mapping[str, Any],
+        homes: Mapping[str, int],
+        results: Sequence[Any],
+        compiled: bool = False,
+    ) -> Loaded:
         """Prepares `pieces` to run on these devices; the arguments are those of `gdp.runtime.stages.load`."""
-        return load(pieces, self._devices, values=values, homes=homes, results=results)
+        return load(pieces, self._devices, values=values, homes=homes, results=results, compiled=compiled)
 
     def step(self, loaded: Loaded) -> Step:
         """Runs one step. Raises `StepFailed`, after all devices have stopped, when a piece raises; `loaded` must not be run again after that."""

@@ -29,6 +29,8 @@ _ENVIRONMENT = {
     "OMP_NUM_THREADS": "1",
     "MKL_NUM_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1",
+    # compiling stays in the worker, which ends when it must, and on the cores of the device
+    "TORCHINDUCTOR_COMPILE_THREADS": "1",
 }
 
 
@@ -38,6 +40,7 @@ class PyTorchRuntime:
     `program` is functional (`gdp.capture.torch.capture` makes such ones); the names of its nodes are the op names of the graphs that are run. What it draws at random is the same
     in every step (`random_draws`).
     `example_args` and `example_kwargs` are what it was exported with. Parameters and inputs on the meta device get random values.
+    `compiled` runs every piece through `torch.compile`: a placement of many pieces then takes minutes before it is timed, and `profile` still times ops one by one.
     `timeout_s` bounds each measurement; `incumbent`, measured by an earlier run, continues its scale.
 
     Devices are those of the cluster, by name: sets of CPU cores (`cpu:0`, `cpu:0-3`) and `cuda:0`. CPU devices share memory, so a transfer between them costs only the
@@ -53,6 +56,7 @@ class PyTorchRuntime:
         timeout_s: float = 120.0,
         protocol: Protocol | None = None,
         incumbent: Measured | None = None,
+        compiled: bool = False,
     ) -> None:
         flat, structure = torch.utils._pytree.tree_flatten((example_args, dict(example_kwargs or {})))
         if structure != program.call_spec.in_spec:
@@ -71,7 +75,7 @@ class PyTorchRuntime:
         except BaseException:
             self._worker.close()
             raise
-        self._worker.loads({"program": str(program_path), "inputs": str(inputs_path), "seed": 0})
+        self._worker.loads({"program": str(program_path), "inputs": str(inputs_path), "seed": 0, "compiled": compiled})
         nodes = {node.name for node in program.graph.nodes}
         self._measuring = Measuring(self._worker, nodes=nodes, check_device=cores_of, protocol=protocol, incumbent=incumbent)
 

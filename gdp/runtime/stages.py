@@ -64,15 +64,21 @@ class Loaded:
 
 
 def load(
-    pieces: Sequence[Piece], devices: Sequence[torch.device], *, values: Mapping[str, Any], homes: Mapping[str, int], results: Sequence[Any]
+    pieces: Sequence[Piece],
+    devices: Sequence[torch.device],
+    *,
+    values: Mapping[str, Any],
+    homes: Mapping[str, int],
+    results: Sequence[Any],
+    compiled: bool = False,
 ) -> Loaded:
-    """Prepares `pieces` to run on `devices`.
+    """Prepares `pieces` to run on `devices`; `compiled` ones by `torch.compile`, each in its device's thread when it first runs.
 
     `values` holds every placeholder of the program by its FX node name; each is put, before any step, where it is used. A placeholder that `homes` names is an
     input that is born on that device in every step: devices with a memory of their own get it by a transfer. `results` names the program's outputs; one that is
     no string is returned as it is.
     """
-    return _Loading(pieces, devices, values, homes, results).loaded()
+    return _Loading(pieces, devices, values, homes, results, compiled).loaded()
 
 
 class _Loading:
@@ -83,8 +89,9 @@ class _Loading:
         values: Mapping[str, Any],
         homes: Mapping[str, int],
         results: Sequence[Any],
+        compiled: bool,
     ) -> None:
-        self.pieces, self.devices, self.values, self.results = pieces, devices, values, results
+        self.pieces, self.devices, self.values, self.results, self.compiled = pieces, devices, values, results, compiled
         self.slot_of: list[dict[str, int]] = [{} for _ in devices]
         self.initial: list[list[Any]] = [[] for _ in devices]
         self.producer = {name: number for number, piece in enumerate(pieces) for name in piece.outputs}
@@ -148,7 +155,7 @@ class _Loading:
             stages[piece.device].append(
                 Stage(
                     piece=number,
-                    forward=_on(piece.module, self.devices[piece.device]),
+                    forward=_forward(piece.module, self.devices[piece.device], compiled=self.compiled),
                     waits=tuple({source: count for source, count in sorted(arrived)}.items()),
                     arguments=tuple(self._slot(piece.device, name) for name in piece.inputs),
                     results=tuple(self._slot(piece.device, name) for name in piece.outputs),
@@ -188,14 +195,14 @@ def _put(value: Any, device: torch.device) -> Any:
     return value.to(device) if isinstance(value, torch.Tensor) else value
 
 
-def _on(module: torch.fx.GraphModule, device: torch.device) -> Callable[..., tuple[Any, ...]]:
-    """The module's forward; ops that name the device of their result name this one."""
+def _forward(module: torch.fx.GraphModule, device: torch.device, *, compiled: bool) -> Callable[..., tuple[Any, ...]]:
+    """The module's forward, compiled or as it is; ops that name the device of their result name this one."""
     moved = [node for node in module.graph.nodes if isinstance(node.kwargs.get("device"), torch.device) and node.kwargs["device"] != device]
     for node in moved:
         node.kwargs = {**node.kwargs, "device": device}
     if moved:
         module.recompile()
-    return module.forward
+    return torch.compile(module.forward, dynamic=False) if compiled else module.forward
 
 
 def _nothing() -> tuple[Any, ...]:

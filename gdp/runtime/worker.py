@@ -46,7 +46,7 @@ class Bench:
             self._executor.close()
             self._executor = None
 
-    def load(self, *, program: str, inputs: str, ops: list[str], seed: int) -> dict[str, Any]:
+    def load(self, *, program: str, inputs: str, ops: list[str], seed: int, compiled: bool = False) -> dict[str, Any]:
         """Takes a program and its flat inputs from files, and runs it once, unplaced. Placements will name devices in the order of `ops`."""
         self._program = torch.export.load(program)
         flat_inputs = torch.load(inputs, weights_only=True)
@@ -55,7 +55,7 @@ class Bench:
         self._program = on_host(self._program)
         self._draws = seed_random_ops(self._program, seed=seed)
         self._values = program_values(self._program, flat_inputs, generator=generator)
-        self._ops = ops
+        self._ops, self._compiled = ops, compiled
         self._results = [_name_or_value(result) for result in self._program.graph.output_node().args[0]]
         placeholders = [node.name for node in self._program.graph.nodes if node.op == "placeholder"]
         torch.set_num_threads(len(os.sched_getaffinity(0)))
@@ -117,7 +117,8 @@ class Bench:
         def load() -> Loaded:
             device_of_op = dict(zip(self._ops, placement, strict=True))
             homes = {name: device for name, device in device_of_op.items() if name in self._values}
-            loaded = executor.load(cut(self._program, device_of_op), values=self._values, homes=homes, results=self._results)
+            pieces = cut(self._program, device_of_op)
+            loaded = executor.load(pieces, values=self._values, homes=homes, results=self._results, compiled=self._compiled)
             self._draws.on_host = True
             try:
                 wrong = difference(executor.step(loaded).outputs, self._reference)

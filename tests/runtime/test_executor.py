@@ -13,7 +13,7 @@ from gdp.errors import InputError
 from gdp.runtime.executor import Executor, StepFailed, cores_of
 from gdp.runtime.pieces import cut
 from gdp.runtime.stages import Loaded, Place, load
-from gdp.runtime.values import program_values
+from gdp.runtime.values import difference, program_values
 
 CAPTURED = branching_program()
 OPS = CAPTURED.graph.name
@@ -61,6 +61,23 @@ def test_every_value_is_freed_but_the_outputs(executor, device):
         outputs = {where.slot for where in placed.outputs if isinstance(where, Place) and where.device == number}
         assert len(set(freed)) == len(freed)
         assert set(freed) == (set(computed) | arrived[number]) - outputs
+
+
+@pytest.mark.slow
+def test_compiled_pieces_compute_the_same(executor, monkeypatch):
+    monkeypatch.setattr(torch._inductor.config, "compile_threads", 1)
+    program = CAPTURED.program
+    values = program_values(program, [branching_input()], generator=torch.Generator())
+    with torch.inference_mode():
+        expected = program.graph_module(*values.values())
+    pieces = cut(program, {op: number // 4 % 2 for number, op in enumerate(OPS)})
+    results = [node.name for node in program.graph.output_node().args[0]]
+    placed = executor.load(pieces, values=values, homes={}, results=results, compiled=True)
+    assert len(pieces) > 2
+    before = torch._dynamo.utils.counters["stats"]["unique_graphs"]
+    for _ in range(2):
+        assert difference(executor.step(placed).outputs, expected) == ""
+    assert torch._dynamo.utils.counters["stats"]["unique_graphs"] - before == len(pieces)
 
 
 class Lookup(nn.Module):
