@@ -176,7 +176,7 @@ def main() -> None:
     parser.add_argument("--placements", type=int, default=60)
     parser.add_argument("--out", type=Path, default=RESULTS)
     options = parser.parse_args()
-    console = Console()
+    console = Console(width=150)
     cluster = local_cluster(core_sets()[:2])
     found = [agreement(real_models()[name](), cluster, num_placements=options.placements, console=console) for name in options.models]
     console.print(table(found))
