@@ -24,18 +24,17 @@ class Draws:
         self._lock = threading.Lock()
 
     def seeded(self, operator: Callable[..., Any], seed: int) -> Callable[..., Any]:
-        """`operator` as a function that draws what `seed` says."""
+        """A function of the arguments of `operator` that draws what `seed` says; `device`, for operators that take one, stays an argument by name."""
 
-        def draw(*args: Any, **kwargs: Any) -> Any:
-            device = _device(args, kwargs)
-            if self.on_host and device.type != "cpu":
-                host_args, host_kwargs = tree_map_only(torch.Tensor, torch.Tensor.cpu, (args, kwargs))
-                if "device" in host_kwargs:
-                    host_kwargs["device"] = torch.device("cpu")
-                return tree_map_only(torch.Tensor, lambda value: value.to(device), draw(*host_args, **host_kwargs))
+        def draw(arguments: tuple[Any, ...], named: dict[str, Any], *, device: torch.device | None = None) -> Any:
+            there = _device(arguments, named) if device is None else device
+            if self.on_host and there.type != "cpu":
+                host_arguments, host_named = tree_map_only(torch.Tensor, torch.Tensor.cpu, (arguments, named))
+                drawn = draw(host_arguments, host_named, device=None if device is None else torch.device("cpu"))
+                return tree_map_only(torch.Tensor, lambda value: value.to(there), drawn)
             with self._lock:
-                _generator(device).manual_seed(seed)
-                return operator(*args, **kwargs)
+                _generator(there).manual_seed(seed)
+                return operator(*arguments, **(named if device is None else named | {"device": device}))
 
         return draw
 
@@ -55,7 +54,10 @@ def seed_random_ops(program: torch.export.ExportedProgram, *, seed: int) -> Draw
     """Gives every random op of `program` a seed, in place: `seed` and the op's number among them."""
     draws, drawing = Draws(), set(random_ops(program))
     for number, node in enumerate(each for each in program.graph.nodes if each.name in drawing):
+        named = dict(node.kwargs)
+        device = named.pop("device", None)
         node.target = draws.seeded(node.target, seed + number)
+        node.args, node.kwargs = (node.args, named), {} if device is None else {"device": device}
     program.graph_module.recompile()
     return draws
 
@@ -67,11 +69,9 @@ def _draws_nothing(node: fx.Node, operator: torch._ops.OpOverload) -> bool:
     return any(values.get(name, 1) == 0 for name in ("p", "dropout", "dropout_p", "train", "training"))
 
 
-def _device(args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.device:
-    """Where an op with these arguments runs."""
-    if isinstance(kwargs.get("device"), torch.device):
-        return torch.device(kwargs["device"])
-    tensors = [value for value in torch.utils._pytree.tree_leaves((args, kwargs)) if isinstance(value, torch.Tensor)]
+def _device(arguments: tuple[Any, ...], named: dict[str, Any]) -> torch.device:
+    """Where an op with these arguments runs that names no device."""
+    tensors = [value for value in torch.utils._pytree.tree_leaves((arguments, named)) if isinstance(value, torch.Tensor)]
     return tensors[0].device if tensors else torch.device("cpu")
 
 
