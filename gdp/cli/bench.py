@@ -62,7 +62,7 @@ def _time(measurement: Measurement) -> str:
 def _sentence(placement: str, device: str, compared: "Comparison") -> str:
     figures = (
         f"{placement} takes {compared.ratio:.3f} [{compared.low:.3f}, {compared.high:.3f}] of the time of {device} alone "
-        f"(median and 95 % interval of {compared.num_pairs} paired steps)"
+        f"(median and 95 % interval of {compared.num_pairs} paired steps{'; ' * bool(compared.drift)}{compared.drift_sentence})"
     )
     match compared.verdict:
         case "faster":
@@ -72,4 +72,4 @@ def _sentence(placement: str, device: str, compared: "Comparison") -> str:
         case "equal":
             return f"no difference, so one device is enough: {figures}"
         case "too_noisy":
-            return f"this machine is too noisy to tell: {figures}"
+            return f"{compared.noise_sentence}: {figures}"

@@ -45,6 +45,7 @@ class _Kept(BaseModel):
     candidate_s: Annotated[float, Field(gt=0, le=1e9)]
     incumbent_s: Annotated[float, Field(gt=0, le=1e9)]
     resolution: Annotated[float, Field(gt=0, le=1)]
+    drift: Annotated[float, Field(gt=-1, le=1e9)] = 0.0
 
     @model_validator(mode="after")
     def _ordered(self) -> "_Kept":

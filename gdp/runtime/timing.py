@@ -1,15 +1,18 @@
 """How a candidate's step time is told apart from the incumbent's on a machine whose speed drifts.
 
-Both run in turn, A B B A A B ..., and the unit of evidence is the ratio of a candidate's step to the incumbent's step beside it: what slows both cancels, and so does what
-favours the step that comes second. The median ratio has a distribution-free confidence interval from order statistics: the k-th smallest and k-th largest of n independent
+Both run in turn, in pairs, and the unit of evidence is the ratio of a candidate's step to the incumbent's step beside it: what slows both cancels. Which of the two goes first is
+drawn by lot for every pair (Fisher, The Design of Experiments, section 9): between equal placements each ratio is then as likely above 1 as below, independently of all others,
+whatever the machine does, be it that it drifts, bursts, or stalls in every fourth step. An order that repeats, A B B A say, would charge such a stall to one side for ever.
+
+The median ratio has a distribution-free confidence interval from order statistics: the k-th smallest and k-th largest of n independent
 values enclose the median of their distribution with probability 1 - 2 P(Binomial(n, 1/2) < k) (Conover, Practical Nonparametric Statistics, section 3.2).
 
-Slow drift is correlated noise, and pairing removes most of it. What correlation is left between neighbouring ratios makes n of them worth less: with correlation r of neighbours,
-as much as n (1 - r) / (1 + r) independent ones (a first-order autoregressive process; Wilks, Statistical Methods in the Atmospheric Sciences, section 5.2.4). The ranks are those
+The lot makes ratios independent of the machine's noise. What slows one side alone for a while leaves neighbouring ratios correlated, and makes n of them worth less: with
+correlation r of neighbours, as much as n (1 - r) / (1 + r) independent ones (a first-order autoregressive process; Wilks, Statistical Methods in the Atmospheric Sciences, section 5.2.4). The ranks are those
 of so many, spread over the n. A correlation that chance explains (below 1.645 / sqrt(n)) counts as none.
 
-Evidence is looked at after 6, 12, 24, ... pairs. Stopping where it suffices makes the nominal 95 % of the last interval a few percent optimistic; a verdict that matters
-deserves a comparison of a fixed number of pairs (`precision=0`).
+`in_turn` looks at the evidence after 6, 12, 24, ... pairs. Stopping where it suffices makes the nominal 95 % of the last interval a few percent optimistic: good enough to choose what
+is measured next. A verdict comes from `in_two_looks`, whose two intervals share the 5 %. `benchmarks/timing.py` measures the error rates of both.
 """
 
 import dataclasses
@@ -20,8 +23,16 @@ from typing import Literal
 
 import numpy as np
 
+from gdp.runtime.drift import speed_change
+
 MIN_PAIRS = 6
 """With fewer values, no two of them enclose the median with 95 % confidence."""
+
+_PER_LOOK = 0.975
+"""Confidence of the interval at each of two looks, so that both hold with 95 % (Bonferroni)."""
+
+_SEEN_4_OF_5 = 1.43
+"""A difference of so many half-widths of a 95 % interval is seen in 80 % of comparisons: (1.96 + 0.84) / 1.96, quantiles of the normal distribution."""
 
 Verdict = Literal["faster", "slower", "equal", "too_noisy"]
 
@@ -39,6 +50,8 @@ class Protocol:
     """no more pairs when the whole interval of the ratio is above this."""
     max_time_s: float = 10.0
     """no more pairs after this time, warming up left out, once there are `MIN_PAIRS`."""
+    seed: int = 0
+    """draws which of a pair goes first."""
 
     def __post_init__(self) -> None:
         if self.max_pairs < MIN_PAIRS:
@@ -73,6 +86,30 @@ class Comparison:
     """median seconds of each, as they ran."""
     resolution: float = 0.02
     """differences up to this, relatively, count as none."""
+    drift: float = 0.0
+    """how much slower the machine got while both ran, relatively, negative where faster; 0 where no change is sure that exceeds `resolution`. The ratio does not suffer, the seconds do."""
+
+    @property
+    def tellable(self) -> float:
+        """The smallest relative difference that so many pairs would tell on this machine in 80 % of all comparisons, and never less than what the interval leaves open."""
+        half_width = max(self.high / self.ratio, self.ratio / self.low if self.low else math.inf) - 1
+        return max(_SEEN_4_OF_5 * half_width, self.high - 1, 1 - self.low)
+
+    @property
+    def noise_sentence(self) -> str:
+        """What this machine cannot tell apart and what it can, for a comparison that is `too_noisy`."""
+        unseen = max(abs(self.ratio - 1), self.resolution)
+        can = f"{self.tellable:.1%} can" if math.isfinite(self.tellable) else f"{self.num_pairs} pairs are too few to say what can"
+        return f"this machine is too noisy to tell {unseen:.1%} apart; {can} be told".replace("%", " %")
+
+    @property
+    def drift_sentence(self) -> str:
+        """That the machine's speed moved, and by how much; empty when it did not."""
+        return (
+            f"the machine got {abs(self.drift):.0%} {'slower' if self.drift > 0 else 'faster'} meanwhile".replace("%", " %")
+            if self.drift
+            else ""
+        )
 
     @property
     def speed_up(self) -> Interval:
@@ -124,10 +161,10 @@ def effective_number(values: Sequence[float]) -> float:
     return num_values * (1 - correlation) / (1 + correlation)
 
 
-def compare_times(candidate_s: Sequence[float], incumbent_s: Sequence[float]) -> Comparison:
+def compare_times(candidate_s: Sequence[float], incumbent_s: Sequence[float], *, confidence: float = 0.95) -> Comparison:
     """Compares times taken in turn: the i-th of one beside the i-th of the other."""
-    interval = median_interval([a / b for a, b in zip(candidate_s, incumbent_s, strict=True)])
-    return Comparison(
+    interval = median_interval([a / b for a, b in zip(candidate_s, incumbent_s, strict=True)], confidence=confidence)
+    comparison = Comparison(
         ratio=interval.median,
         low=interval.low,
         high=interval.high,
@@ -135,6 +172,25 @@ def compare_times(candidate_s: Sequence[float], incumbent_s: Sequence[float]) ->
         candidate_s=float(np.median(candidate_s)),
         incumbent_s=float(np.median(incumbent_s)),
     )
+    drift = speed_change([math.sqrt(a * b) for a, b in zip(candidate_s, incumbent_s, strict=True)])
+    return dataclasses.replace(comparison, drift=drift) if abs(drift) > comparison.resolution else comparison
+
+
+Times = tuple[Sequence[float], Sequence[float]]
+"""Seconds of the candidate and of the incumbent, pair by pair."""
+
+
+def in_two_looks(pairs: Callable[[int], Times | None], *, num_pairs: int) -> Comparison | None:
+    """A verdict on two placements from `num_pairs` pairs, and from four times as many in all where those leave it too noisy to tell. `pairs` takes so many more of them;
+    it answers None when one of the two did not run to the end, and then so does this."""
+    first = pairs(num_pairs)
+    if first is None:
+        return None
+    seen = compare_times(*first, confidence=_PER_LOOK)
+    if seen.verdict != "too_noisy":
+        return seen
+    more = pairs(3 * num_pairs)
+    return None if more is None else compare_times([*first[0], *more[0]], [*first[1], *more[1]], confidence=_PER_LOOK)
 
 
 def warm_up(step: Callable[[], float], *, max_steps: int, max_time_s: float = math.inf) -> int:
@@ -156,10 +212,10 @@ def in_turn(
         warm_up(step, max_steps=protocol.max_warm_up, max_time_s=protocol.max_time_s)
     candidate_s: list[float] = []
     incumbent_s: list[float] = []
-    begin, look = clock(), MIN_PAIRS
+    begin, look, lots = clock(), MIN_PAIRS, np.random.default_rng(protocol.seed)
     while len(candidate_s) < protocol.max_pairs:
         both = [(candidate, candidate_s), (incumbent, incumbent_s)]
-        for run, times in both if len(candidate_s) % 2 == 0 else reversed(both):
+        for run, times in both if lots.integers(2) else reversed(both):
             times.append(run())
         late = clock() - begin > protocol.max_time_s and len(candidate_s) >= MIN_PAIRS
         if late:

@@ -11,6 +11,7 @@ from gdp.runtime.timing import (
     compare_times,
     effective_number,
     in_turn,
+    in_two_looks,
     interval_rank,
     median_interval,
     warm_up,
@@ -125,7 +126,8 @@ def test_both_run_in_turn_until_the_interval_is_narrow():
     log: list[str] = []
     candidate_s, incumbent_s = in_turn(Steps("A", log, [2.0]), Steps("B", log, [2.0]), Protocol(max_warm_up=0), clock=lambda: 0.0)
     assert (len(candidate_s), len(incumbent_s)) == (6, 6)
-    assert "".join(log) == "ABBA" * 3
+    pairs = ["".join(log[i : i + 2]) for i in range(0, 12, 2)]
+    assert set(pairs) == {"AB", "BA"}
 
 
 def test_what_favours_the_second_step_of_a_pair_favours_neither():
@@ -138,6 +140,88 @@ def test_what_favours_the_second_step_of_a_pair_favours_neither():
     candidate_s, incumbent_s = in_turn(step, step, Protocol(max_warm_up=0, precision=0.0), clock=lambda: 0.0)
     comparison = compare_times(candidate_s, incumbent_s)
     assert comparison.low < 1 < comparison.high
+
+
+def test_a_stall_in_every_fourth_step_is_charged_to_neither():
+    """Of two equal placements; in the order A B B A ... a stall whenever the step's number is 0 or 3 of 4 would always be A's."""
+    wrong = 0
+    for seed in range(300):
+        generator, steps = np.random.default_rng(seed), [seed]
+
+        def step(generator=generator, steps=steps):
+            steps[0] += 1
+            return float(generator.lognormal(0, 0.02)) * (1.3 if steps[0] % 4 == 0 else 1.0)
+
+        protocol = Protocol(max_warm_up=0, max_pairs=48, precision=0.0, clearly_slower=math.inf, seed=seed)
+        wrong += compare_times(*in_turn(step, step, protocol, clock=lambda: 0.0)).verdict in ("faster", "slower")
+    assert wrong <= 0.05 * 300 + 3 * math.sqrt(300 * 0.05 * 0.95)
+
+
+def test_a_second_look_is_taken_only_where_the_first_was_too_noisy():
+    asked: list[int] = []
+
+    def pairs(scale: float, spread: float):
+        generator = np.random.default_rng(1)
+
+        def take(count: int):
+            asked.append(count)
+            return (scale * generator.lognormal(0, spread, count)).tolist(), generator.lognormal(0, spread, count).tolist()
+
+        return take
+
+    for scale, spread, verdict, counts in ((2.0, 0.1, "slower", [48]), (1.0, 0.001, "equal", [48]), (1.0, 0.5, "too_noisy", [48, 144])):
+        asked.clear()
+        comparison = in_two_looks(pairs(scale, spread), num_pairs=48)
+        assert comparison is not None
+        assert (comparison.verdict, asked, comparison.num_pairs) == (verdict, counts, sum(counts))
+    answers = [([1.0, 3.0] * 12, [2.0, 1.0] * 12), None]
+    assert in_two_looks(lambda count: None, num_pairs=24) is None
+    assert in_two_looks(lambda count: answers.pop(0), num_pairs=24) is None
+
+
+def test_two_looks_together_err_as_seldom_as_one():
+    """Equal placements, far too noisy for `equal`, so that every comparison that does not err looks twice."""
+    generator, wrong = np.random.default_rng(8), 0
+    for _ in range(1000):
+        seen = in_two_looks(
+            lambda count: (generator.lognormal(0, 0.3, count).tolist(), generator.lognormal(0, 0.3, count).tolist()), num_pairs=48
+        )
+        assert seen is not None
+        wrong += seen.verdict in ("faster", "slower")
+    assert wrong <= 50
+
+
+def test_the_noise_verdict_says_what_can_be_told_and_what_cannot():
+    comparison = Comparison(ratio=1.03, low=0.97, high=1.09, num_pairs=48, candidate_s=1.0, incumbent_s=1.0)
+    assert comparison.verdict == "too_noisy"
+    assert comparison.noise_sentence == "this machine is too noisy to tell 3.0 % apart; 9.0 % can be told"
+    even = Comparison(ratio=1.0, low=0.95, high=1.05, num_pairs=48, candidate_s=1.0, incumbent_s=1.0)
+    assert even.noise_sentence == "this machine is too noisy to tell 2.0 % apart; 7.5 % can be told"
+    few = Comparison(ratio=1.0, low=0.0, high=math.inf, num_pairs=5, candidate_s=1.0, incumbent_s=1.0)
+    assert few.noise_sentence == "this machine is too noisy to tell 2.0 % apart; 5 pairs are too few to say what can be told"
+
+
+def test_what_is_said_to_be_told_is_told_four_times_in_five():
+    generator = np.random.default_rng(4)
+
+    def compared(scale: float) -> Comparison:
+        return compare_times((scale * generator.lognormal(0, 0.1, 48)).tolist(), generator.lognormal(0, 0.1, 48).tolist())
+
+    tellable = float(np.median([compared(1.0).tellable for _ in range(300)]))
+    told = sum(compared(1 + tellable).verdict == "slower" for _ in range(500)) / 500
+    assert 0.7 < told < 0.9  # the order statistics' interval is a little wider than nominal, the normal quantiles are for its limit
+
+
+def test_a_comparison_says_that_the_machine_s_speed_moved():
+    generator = np.random.default_rng(6)
+    speed = np.where(np.arange(48) < 20, 1.0, 1.25)
+    candidate_s, incumbent_s = (generator.lognormal(0, 0.001, (2, 48)) * speed).tolist()
+    moved = compare_times(candidate_s, incumbent_s)
+    assert moved.drift == pytest.approx(0.25, abs=0.002) and moved.low < 1 < moved.high
+    assert moved.drift_sentence == "the machine got 25 % slower meanwhile"
+    assert compare_times(candidate_s[::-1], incumbent_s[::-1]).drift_sentence == "the machine got 20 % faster meanwhile"
+    small = compare_times((1 + 0.01 * (speed - 1)).tolist(), [1.0] * 48)
+    assert (small.drift, small.drift_sentence) == (0.0, "")
 
 
 def test_a_clearly_slower_candidate_costs_six_pairs_a_close_one_all():
