@@ -1,8 +1,8 @@
 """Whether the machine's speed moved while times were taken.
 
 Pettitt's test for one change at an unknown moment (A Non-Parametric Approach to the Change-Point Problem, Applied Statistics 28, 1979, equations 2.1 to 2.5): with ranks R_i of n
-values in the order in which they came, U_t = 2 (R_1 + ... + R_t) - t (n + 1), and K = max |U_t| is exceeded by chance with probability about 2 exp(-6 K^2 / (n^3 + n^2)). It sees a slow
-trend as well as a step, and no shape of the noise is assumed, but independence is: noise that stays for several values is itself a movement, and is called one.
+values in the order in which they came, U_t = 2 (R_1 + ... + R_t) - t (n + 1), and K = max |U_t| is exceeded by chance with probability about 2 exp(-6 K^2 / (n^3 + n^2)). It sees
+a slow trend as well as a step, and no shape of the noise is assumed, but independence is: noise that stays for several values is itself a movement, and is called one.
 """
 
 import math

@@ -1,7 +1,7 @@
 """Cores and GPUs for one measurement at a time, whoever of this user's processes measures.
 
-Two processes that time steps on one core spoil both results. So each takes a lock per core and per GPU (`flock` on a file) while it measures. The kernel releases a lock when the last
-process that has its file open ends, however it ends. Locks are taken in one order, so nobody waits in a circle. Who comes takes the resource's turnstile first, waits there
+Two processes that time steps on one core spoil both results. So each takes a lock per core and per GPU (`flock` on a file) while it measures. The kernel releases a lock when
+the last process that has its file open ends, however it ends. Locks are taken in one order, so nobody waits in a circle. Who comes takes the resource's turnstile first, waits there
 for the lock, and leaves the turnstile with it: a process that measures again and again lets another one in between.
 """
 
@@ -23,26 +23,28 @@ WAIT_S = 3600.0
 
 
 class Exclusive:
-    """Locks of the resources of these names, such as `core-0`, closed with `close`. Raises `InputError` when the folder of the locks cannot be used.
+    """Locks of cores by number and of GPUs by the names that the driver knows them by (`visible_gpu`), closed with `close`. Raises `InputError` when the folder of the locks
+    cannot be used.
 
     `tell` gets one line when a lock has to be waited for.
     """
 
     def __init__(
         self,
-        resources: Iterable[str],
+        cores: Iterable[int] = (),
+        gpus: Iterable[str] = (),
         *,
         wait_s: float = WAIT_S,
         tell: Callable[[str], None] = lambda line: print(line, file=sys.stderr, flush=True),
         folder: Path | None = None,
     ) -> None:
-        self.resources = tuple(sorted(set(resources)))
+        self._names = sorted({*(f"core-{core}" for core in cores), *(f"gpu-{gpu}".replace("/", "-") for gpu in gpus)})
         self._wait_s, self._tell = wait_s, tell
         folder = _own_folder(folder or Path(f"/tmp/gdp-{os.getuid()}"))
         self._locks: list[int] = []
         self._turnstiles: list[int] = []
         try:
-            for name in self.resources:
+            for name in self._names:
                 for opened, suffix in ((self._turnstiles, ".turnstile"), (self._locks, "")):
                     opened.append(os.open(folder / (name + suffix), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
         except OSError as error:
@@ -59,7 +61,7 @@ class Exclusive:
         """All the resources are this process's inside. Raises `InputError` when one of them is not free within the time."""
         deadline, taken, told = monotonic() + self._wait_s, list[int](), False
         try:
-            for name, turnstile, lock in zip(self.resources, self._turnstiles, self._locks, strict=True):
+            for name, turnstile, lock in zip(self._names, self._turnstiles, self._locks, strict=True):
                 for descriptor in (turnstile, lock):
                     while not _taken(descriptor):
                         if monotonic() > deadline:
@@ -83,6 +85,12 @@ class Exclusive:
         for opened in (self._locks, self._turnstiles):
             while opened:
                 os.close(opened.pop())
+
+
+def visible_gpu(number: int) -> str:
+    """What the GPU is called that CUDA numbers so in this process: its own number, or whatever stands at that place of `CUDA_VISIBLE_DEVICES`."""
+    visible = [name.strip() for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")]
+    return visible[number] if number < len(visible) and visible[number] else str(number)
 
 
 def _own_folder(folder: Path) -> Path:

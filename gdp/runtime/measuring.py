@@ -8,25 +8,31 @@ every new incumbent.
 
 import dataclasses
 from collections.abc import Callable, Collection, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from jaxtyping import Float64, Int32
+from pydantic import BaseModel
 
 from gdp.cluster import Cluster
 from gdp.errors import InputError
 from gdp.graph import CONTROL, Graph
 from gdp.measurement import Measurement, MeasurementBatch, Status, stack
 from gdp.placement import Origin, Placement
+from gdp.runtime.answers import Profile, Steps, checked
+from gdp.runtime.exclusive import visible_gpu
 from gdp.runtime.executor import cores_of
 from gdp.runtime.journal import Measured
 from gdp.runtime.process import ChildFailed
-from gdp.runtime.restarting import RestartingWorker
-from gdp.runtime.timing import Comparison, Protocol, compare_times, median_interval
+from gdp.runtime.restarting import Devices, RestartingWorker
+from gdp.runtime.timing import Comparison, Protocol, compare_times, in_two_looks, median_interval
 from gdp.runtime.verdict import invalid_detail
 
 _PAIR_TIMEOUT_S = 30.0
 """Time for one pair of steps of a comparison, beside the time for everything before."""
+
+
+_Answer = TypeVar("_Answer", bound=BaseModel)
 
 
 class Measuring:
@@ -51,6 +57,7 @@ class Measuring:
         self._protocol = protocol or Protocol()
         self._incumbent: dict[tuple[str, str], Measured] = {}
         self._given_incumbent = incumbent
+        self._num_measured = 0
 
     def measure(self, graph: Graph, cluster: Cluster, placement: Placement) -> Measurement:
         """Measures one placement."""
@@ -94,11 +101,7 @@ class Measuring:
             if broken:
                 raise InputError(f"the {which} placement cannot be compared: {broken}")
         both = {"candidate": candidate.device.tolist(), "incumbent": incumbent.device.tolist()}
-        seen = self._in_turn(graph, names, both, num_pairs=num_pairs)
-        if seen is None or compare_times(*seen).verdict != "too_noisy":
-            return None if seen is None else compare_times(*seen)
-        more = self._in_turn(graph, names, both, num_pairs=3 * num_pairs)
-        return None if more is None else compare_times(seen[0] + more[0], seen[1] + more[1])
+        return in_two_looks(lambda count: self._in_turn(graph, names, both, num_pairs=count), num_pairs=num_pairs)
 
     def compare_with_all_cores(self, graph: Graph, cluster: Cluster, candidate: Placement, *, num_pairs: int) -> Comparison | None:
         """Times a placement in turn with the unplaced program on all CPU cores of the cluster as one device, where every op may use all of them: what a user has without
@@ -125,33 +128,28 @@ class Measuring:
             name = next(name for name, device in zip(names, cluster.devices, strict=True) if device.kind == kind)
             request = {"command": "profile", "device": name, "num_steps": num_steps, "max_time_s": self._worker.timeout_s / 4}
             try:
-                answer = self._worker.ask_about(graph.name, request)
+                op_s = self._asked(Profile, graph, names, request).op_s
             except ChildFailed as failure:
                 raise InputError(f"the program cannot be profiled on device {name!r}: {failure.detail}") from failure
-            seconds = np.array([answer["op_s"].get(op, 0.0) for op in graph.name], np.float64)
+            seconds = np.array([op_s.get(op, 0.0) for op in graph.name], np.float64)
             op_time_s[kind] = np.where(graph.works, seconds, 0.0)
         return op_time_s
 
     def _timed(self, graph: Graph, names: list[str], placement: Placement, incumbent: Measured | None) -> Measurement:
         """One measurement by the protocol, on the scale of the incumbent. Raises `ChildFailed`."""
-        answer = self._worker.ask_about(
-            graph.name,
-            {
-                "command": "measure",
-                "devices": names,
-                "candidate": placement.device.tolist(),
-                "incumbent": None if incumbent is None else incumbent.device.tolist(),
-                "protocol": dataclasses.asdict(self._protocol),
-            },
-        )
-        candidate_s, incumbent_s = answer["candidate_s"], answer["incumbent_s"]
+        both = {
+            "candidate": placement.device.tolist(),
+            "incumbent": None if incumbent is None else incumbent.device.tolist(),
+        }
+        answer = self._steps(graph, names, both, self._protocol)
+        candidate_s, incumbent_s = answer.candidate_s, answer.incumbent_s
         if incumbent is None:
             interval = median_interval(candidate_s)
             step_time_s, low_s, high_s = interval.median, interval.low, interval.high
         else:
             seen = compare_times(candidate_s, incumbent_s)
             step_time_s, low_s, high_s = (ratio * incumbent.measurement.step_time_s for ratio in (seen.ratio, seen.low, seen.high))
-        busy_s = np.array(answer["busy_s"], np.float64) * (step_time_s / float(np.median(candidate_s)))
+        busy_s = np.array(answer.busy_s, np.float64) * (step_time_s / float(np.median(candidate_s)))
         num_transfers, transferred_bytes = _transfers(graph, placement.device)
         return Measurement(
             status=Status.OK,
@@ -172,12 +170,33 @@ class Measuring:
     ) -> tuple[list[float], list[float]] | None:
         """The step times of both in so many pairs; None when one of them did not run to the end."""
         protocol = dataclasses.replace(self._protocol, max_pairs=num_pairs, precision=0.0, clearly_slower=np.inf, max_time_s=np.inf)
-        request = {"command": "measure", "devices": names, **both, "protocol": dataclasses.asdict(protocol)}
         try:
-            answer = self._worker.ask_about(graph.name, request, timeout_s=self._worker.timeout_s + num_pairs * _PAIR_TIMEOUT_S)
+            answer = self._steps(graph, names, both, protocol, timeout_s=self._worker.timeout_s + num_pairs * _PAIR_TIMEOUT_S)
         except ChildFailed:
             return None
-        return answer["candidate_s"], answer["incumbent_s"]
+        return answer.candidate_s, answer.incumbent_s
+
+    def _steps(
+        self, graph: Graph, names: list[str], both: Mapping[str, Any], protocol: Protocol, *, timeout_s: float | None = None
+    ) -> Steps:
+        """The worker's answer to `measure`; who goes first is drawn anew every time. Raises `ChildFailed`."""
+        self._num_measured += 1
+        protocol = dataclasses.replace(protocol, seed=protocol.seed + self._num_measured)
+        request = {"command": "measure", "devices": names, **both, "protocol": dataclasses.asdict(protocol)}
+        return self._asked(Steps, graph, names, request, timeout_s=timeout_s)
+
+    def _asked(
+        self, kind: type[_Answer], graph: Graph, names: list[str], request: Mapping[str, Any], *, timeout_s: float | None = None
+    ) -> _Answer:
+        """The worker's answer, of this kind, to a request about devices of these names. Raises `ChildFailed`."""
+        cores = [core for name in names if name.startswith("cpu:") for core in cores_of(name)]
+        gpus = [visible_gpu(int(name.partition(":")[2])) for name in names if not name.startswith("cpu:")]
+        answer = self._worker.ask_about(graph.name, Devices(cores=tuple(cores), gpus=tuple(gpus)), request, timeout_s=timeout_s)
+        try:
+            return checked(kind, answer)
+        except ChildFailed:
+            self._worker.end()
+            raise
 
     def _check_graph(self, graph: Graph) -> None:
         unknown = [name for name in graph.name if name not in self._nodes]

@@ -1,18 +1,35 @@
-"""A measuring process that is started when it is first asked, and anew after every failure."""
+"""A measuring process that is started when it is first asked, and anew after every failure.
 
+While it answers, its cores and GPUs are locked against other measurements (exclusive.py). Its memory is bounded, and it is replaced when it keeps ever more (worker_memory.py).
+"""
+
+import dataclasses
 import os
 import shutil
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from gdp.measurement import Status
+from gdp.runtime.exclusive import Exclusive
 from gdp.runtime.process import Child, ChildFailed
+from gdp.runtime.worker_memory import Growth, bound_memory
 
 _START_TIMEOUT_S = 300.0
 """Time for a fresh worker to import its framework, load the program and run it once."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Devices:
+    """What a worker measures on."""
+
+    cores: tuple[int, ...]
+    """the cores of all its CPU devices."""
+    gpus: tuple[str, ...]
+    """the names of its GPUs for the driver (`gdp.runtime.exclusive.visible_gpu`)."""
 
 
 class RestartingWorker:
@@ -26,7 +43,10 @@ class RestartingWorker:
         self._timeout_s = timeout_s
         self._load_request: dict[str, Any] = {}
         self._child: Child | None = None
-        self._loaded_ops: tuple[str, ...] = ()
+        self._loaded: tuple[tuple[str, ...], Devices] | None = None
+        self._locks: Exclusive | None = None
+        self._locked: Devices | None = None
+        self._growth = Growth()
 
     @property
     def pid(self) -> int | None:
@@ -41,18 +61,33 @@ class RestartingWorker:
         """What a fresh worker is asked to load, beside the names of the ops."""
         self._load_request = dict(load_request)
 
-    def ask_about(self, ops: Sequence[str], request: Mapping[str, Any], *, timeout_s: float | None = None) -> dict[str, Any]:
-        """The answer of a worker that has loaded the program, its ops numbered as in `ops`. Raises `ChildFailed`; then the worker has ended."""
-        if self._child is None or self._loaded_ops != tuple(ops):
+    def ask_about(
+        self, ops: Sequence[str], devices: Devices, request: Mapping[str, Any], *, timeout_s: float | None = None
+    ) -> dict[str, Any]:
+        """The answer of a worker that has loaded the program, its ops numbered as in `ops`, and has `devices` to itself meanwhile. Raises `ChildFailed`; then the worker has ended.
+
+        Raises `InputError` when another measurement does not leave the devices within `exclusive.WAIT_S`; waiting for it counts towards no other time.
+        """
+        wanted = tuple(ops), devices
+        if self._loaded != wanted:
             self.end()
-            environment = {**os.environ, **self._environment, "PYTHONPATH": os.pathsep.join(part for part in sys.path if part)}
-            self._child = Child([sys.executable, "-m", self._module, str(self.folder)], environment=environment)
-            self._ask({"command": "load", **self._load_request, "ops": list(ops)}, timeout_s=max(self._timeout_s, _START_TIMEOUT_S))
-            self._loaded_ops = tuple(ops)
-        return self._ask(request, timeout_s=self._timeout_s if timeout_s is None else timeout_s)
+        if self._locks is None or self._locked != devices:
+            self._unlock()
+            self._locks, self._locked = Exclusive(devices.cores, devices.gpus), devices
+        with self._locks.held():
+            if self._child is None:
+                self._start(devices, self._locks)
+                self._ask({"command": "load", **self._load_request, "ops": list(ops)}, timeout_s=max(self._timeout_s, _START_TIMEOUT_S))
+                self._loaded = wanted
+            answer = self._ask(request, timeout_s=self._timeout_s if timeout_s is None else timeout_s)
+            assert self._child is not None
+            if self._growth.leaks(self._child.pid):
+                self.end()
+            return answer
 
     def end(self) -> None:
         """Ends the process; the next request starts another."""
+        self._loaded = None
         if self._child is not None:
             self._child.close()
             self._child = None
@@ -60,7 +95,23 @@ class RestartingWorker:
     def close(self) -> None:
         """Ends the process and removes its files."""
         self.end()
+        self._unlock()
         shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _unlock(self) -> None:
+        if self._locks is not None:
+            self._locks.close()
+            self._locks = None
+
+    def _start(self, devices: Devices, locks: Exclusive) -> None:
+        environment = {**os.environ, **self._environment, "PYTHONPATH": os.pathsep.join(part for part in sys.path if part)}
+        command = [sys.executable, "-m", self._module, str(self.folder)]
+        self._child = Child(command, environment=environment, inherited=locks.descriptors)
+        bound_memory(self._child.pid)
+        if not devices.gpus:  # loading, too, keeps to the cores that are locked; the threads that feed a GPU are not to wait for one
+            with suppress(ProcessLookupError):
+                os.sched_setaffinity(self._child.pid, devices.cores)
+        self._growth = Growth()
 
     def _ask(self, request: Mapping[str, Any], *, timeout_s: float) -> dict[str, Any]:
         assert self._child is not None

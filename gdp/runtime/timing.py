@@ -8,11 +8,12 @@ The median ratio has a distribution-free confidence interval from order statisti
 values enclose the median of their distribution with probability 1 - 2 P(Binomial(n, 1/2) < k) (Conover, Practical Nonparametric Statistics, section 3.2).
 
 The lot makes ratios independent of the machine's noise. What slows one side alone for a while leaves neighbouring ratios correlated, and makes n of them worth less: with
-correlation r of neighbours, as much as n (1 - r) / (1 + r) independent ones (a first-order autoregressive process; Wilks, Statistical Methods in the Atmospheric Sciences, section 5.2.4). The ranks are those
+correlation r of neighbours,
+as much as n (1 - r) / (1 + r) independent ones (a first-order autoregressive process; Wilks, Statistical Methods in the Atmospheric Sciences, section 5.2.4). The ranks are those
 of so many, spread over the n. A correlation that chance explains (below 1.645 / sqrt(n)) counts as none.
 
-`in_turn` looks at the evidence after 6, 12, 24, ... pairs. Stopping where it suffices makes the nominal 95 % of the last interval a few percent optimistic: good enough to choose what
-is measured next. A verdict comes from `in_two_looks`, whose two intervals share the 5 %. `benchmarks/timing.py` measures the error rates of both.
+`in_turn` looks at the evidence after 6, 12, 24, ... pairs. Stopping where it suffices makes the nominal 95 % of the last interval a few percent optimistic: good enough to choose
+what is measured next. A verdict comes from `in_two_looks`, whose two intervals share the 5 %. `benchmarks/timing.py` measures the error rates of both.
 """
 
 import dataclasses
@@ -87,7 +88,8 @@ class Comparison:
     resolution: float = 0.02
     """differences up to this, relatively, count as none."""
     drift: float = 0.0
-    """how much slower the machine got while both ran, relatively, negative where faster; 0 where no change is sure that exceeds `resolution`. The ratio does not suffer, the seconds do."""
+    """how much slower the machine got while both ran, relatively, negative where faster; 0 where no change that exceeds `resolution` is sure. The ratio does
+    not suffer, the seconds do."""
 
     @property
     def tellable(self) -> float:

@@ -15,12 +15,12 @@ from gdp.runtime.exclusive import Exclusive
 class Holder:
     """A process that runs `body` with `locks`, an `Exclusive`; it prints lines, and goes on when a line is written to it."""
 
-    def __init__(self, folder: Path, resources: list[str], body: str) -> None:
+    def __init__(self, folder: Path, cores: list[int], body: str) -> None:
         opening = f"""
             import subprocess, sys
             from pathlib import Path
             from gdp.runtime.exclusive import Exclusive
-            locks = Exclusive({resources!r}, folder=Path({str(folder)!r}), tell=lambda line: print(line, flush=True))
+            locks = Exclusive({cores!r}, folder=Path({str(folder)!r}), tell=lambda line: print(line, flush=True))
         """
         self.process = subprocess.Popen(
             [sys.executable, "-c", textwrap.dedent(opening) + textwrap.dedent(body)],
@@ -63,14 +63,14 @@ def folder(tmp_path) -> Path:
 
 @pytest.fixture
 def holding(folder) -> Iterator[Holder]:
-    holder = Holder(folder, ["core-0", "core-1"], HOLD)
+    holder = Holder(folder, [0, 1], HOLD)
     assert holder.line() == "held"
     yield holder
     holder.kill()
 
 
-def taken_at_once(folder: Path, resources: list[str]) -> bool:
-    locks = Exclusive(resources, wait_s=0.0, folder=folder, tell=lambda line: None)
+def taken_at_once(folder: Path, cores: list[int]) -> bool:
+    locks = Exclusive(cores, wait_s=0.0, folder=folder, tell=lambda line: None)
     try:
         with locks.held():
             return True
@@ -82,21 +82,21 @@ def taken_at_once(folder: Path, resources: list[str]) -> bool:
 
 def test_what_is_held_is_refused_with_the_holder_s_number_and_free_afterwards(folder, holding):
     told: list[str] = []
-    locks = Exclusive(["core-1", "core-2"], wait_s=0.2, folder=folder, tell=told.append)
+    locks = Exclusive([1, 2], wait_s=0.2, folder=folder, tell=told.append)
     with pytest.raises(InputError, match=f"process {holding.process.pid} has been measuring on core-1 for 0.2 s"), locks.held():
         pass
     assert told == [f"waiting for process {holding.process.pid}, which measures on core-1"]
-    assert taken_at_once(folder, ["core-2"])
+    assert taken_at_once(folder, [2])
     holding.go_on()
     assert holding.line() == "free"
     with locks.held():
-        assert not taken_at_once(folder, ["core-1"])
+        assert not taken_at_once(folder, [1])
     locks.close()
-    assert taken_at_once(folder, ["core-0", "core-1", "core-2"])
+    assert taken_at_once(folder, [0, 1, 2])
 
 
 def test_who_waits_goes_on_when_the_holder_is_done(folder, holding):
-    waiting = Holder(folder, ["core-0"], HOLD)
+    waiting = Holder(folder, [0], HOLD)
     assert waiting.line() == f"waiting for process {holding.process.pid}, which measures on core-0"
     holding.go_on()
     assert waiting.line() == "held"
@@ -104,16 +104,16 @@ def test_who_waits_goes_on_when_the_holder_is_done(folder, holding):
 
 
 def test_a_killed_holder_leaves_the_lock_free(folder, holding):
-    assert not taken_at_once(folder, ["core-0"])
+    assert not taken_at_once(folder, [0])
     holding.process.send_signal(signal.SIGKILL)
     holding.process.wait()
-    assert taken_at_once(folder, ["core-0", "core-1"])
+    assert taken_at_once(folder, [0, 1])
 
 
 def test_a_lock_outlives_a_killed_parent_until_the_child_that_measures_ends(folder):
     parent = Holder(
         folder,
-        ["core-0"],
+        [0],
         """
         with locks.held():
             child = subprocess.Popen(["sleep", "1000"], pass_fds=locks.descriptors)
@@ -124,10 +124,10 @@ def test_a_lock_outlives_a_killed_parent_until_the_child_that_measures_ends(fold
     child = int(parent.line())
     parent.process.send_signal(signal.SIGKILL)
     parent.process.wait()
-    assert not taken_at_once(folder, ["core-0"])
+    assert not taken_at_once(folder, [0])
     os.kill(child, signal.SIGKILL)
     parent.kill()
-    locks = Exclusive(["core-0"], wait_s=60.0, folder=folder, tell=lambda line: None)  # the system takes a moment to end it
+    locks = Exclusive([0], wait_s=60.0, folder=folder, tell=lambda line: None)  # the system takes a moment to end it
     with locks.held():
         pass
     locks.close()
@@ -144,7 +144,7 @@ def test_processes_that_name_cores_in_any_order_never_lock_each_other_out(folder
     counter = folder.parent / "counter"
     counter.write_text("0")
     opening = f"\ncounter = Path({str(counter)!r})\n"
-    orders = (["core-0", "core-1", "core-2"], ["core-2", "core-0"], ["core-1", "core-0"])
+    orders = ([0, 1, 2], [2, 0], [1, 0])
     holders = [Holder(folder, order, opening + textwrap.dedent(count)) for order in orders]
     for holder in holders:
         while "waiting" in (line := holder.line()):
@@ -157,7 +157,7 @@ def test_processes_that_name_cores_in_any_order_never_lock_each_other_out(folder
 def test_who_measures_again_and_again_lets_another_in(folder):
     greedy = Holder(
         folder,
-        ["core-0"],
+        [0],
         """
         import time
         with locks.held():
@@ -168,7 +168,7 @@ def test_who_measures_again_and_again_lets_another_in(folder):
         """,
     )
     assert greedy.line() == "held"
-    locks = Exclusive(["core-0"], wait_s=60.0, folder=folder, tell=lambda line: None)
+    locks = Exclusive([0], wait_s=60.0, folder=folder, tell=lambda line: None)
     for _ in range(10):
         with locks.held():
             pass
@@ -177,10 +177,10 @@ def test_who_measures_again_and_again_lets_another_in(folder):
 
 
 def test_an_error_inside_frees_the_lock(folder):
-    locks = Exclusive(["core-0"], folder=folder)
+    locks = Exclusive([0], folder=folder)
     with pytest.raises(ZeroDivisionError), locks.held():
         _ = 1 / 0
-    assert taken_at_once(folder, ["core-0"])
+    assert taken_at_once(folder, [0])
     locks.close()
 
 
@@ -192,9 +192,9 @@ def test_a_folder_that_others_may_write_to_is_refused(tmp_path):
     link.symlink_to(tmp_path)
     for folder in (shared, file, link, tmp_path / "absent" / "folder"):
         with pytest.raises(InputError, match="folder"):
-            Exclusive(["core-0"], folder=folder)
+            Exclusive([0], folder=folder)
     own = tmp_path / "own"
     own.mkdir(mode=0o700)
     (own / "core-0").symlink_to(file)
     with pytest.raises(InputError, match="core-0"):
-        Exclusive(["core-0"], folder=own)
+        Exclusive([0], folder=own)
