@@ -131,8 +131,12 @@ class Bench:
         return self._kept.get(placement, load)
 
 
+_NO_MEMORY = ("can't allocate memory", "CUDA error: out of memory", "CUBLAS_STATUS_ALLOC_FAILED", "CUDNN_STATUS_ALLOC_FAILED")
+"""What errors say that are about memory but not of a kind of their own: torch's for the host, and those of CUDA's libraries."""
+
+
 def _lacks_memory(error: BaseException) -> bool:
-    return isinstance(error, MemoryError | torch.OutOfMemoryError) or "can't allocate memory" in str(error)
+    return isinstance(error, MemoryError | torch.OutOfMemoryError) or any(words in str(error) for words in _NO_MEMORY)
 
 
 def _name_or_value(result: object) -> object:

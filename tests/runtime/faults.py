@@ -1,0 +1,291 @@
+"""Faults of a measuring process, and runs of measurements into which they are injected: whatever goes wrong, it is a status, and the next measurement is right.
+
+Run as `python -m faults FOLDER FD`, it is the worker of PyTorch programs with one difference: the order in `FOLDER/fault` is carried out in the step of that number, in a device's thread.
+"""
+
+import ctypes
+import dataclasses
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from gdp.cluster import Cluster
+from gdp.errors import InputError
+from gdp.graph import Graph
+from gdp.measurement import Measurement, Status
+from gdp.placement import Placement
+from gdp.runtime import process
+from gdp.runtime.exclusive import Exclusive
+from gdp.runtime.executor import Executor, cores_of
+from gdp.runtime.pytorch import PyTorchRuntime
+from gdp.runtime.serving import serve
+from gdp.runtime.worker import Bench
+
+FOREVER_S = 10_000
+LEAK_BYTES = 2**30
+_leaked: list[bytearray] = []
+
+
+def _answers() -> int:
+    return int(sys.argv[-1])
+
+
+def _say(text: str) -> None:
+    left = text.encode()
+    while left:
+        left = left[os.write(_answers(), left) :]
+
+
+def _refused() -> None:
+    kept = []
+    while True:
+        kept.append(torch.empty(2**30))  # untouched: only the bound of the worker's memory ends this
+
+
+def _leaking() -> None:
+    _leaked.append(bytearray(LEAK_BYTES))
+
+
+def _endless() -> None:
+    ctypes.PyDLL(None).sleep(FOREVER_S)  # native code that keeps Python's lock
+
+
+def _deadlocked() -> None:
+    lock = threading.Lock()
+    lock.acquire()
+    lock.acquire()
+
+
+def _ended_with_a_child() -> None:
+    subprocess.Popen(["sleep", str(FOREVER_S)], pass_fds=(_answers(),))
+    os.kill(os.getpid(), signal.SIGSEGV)
+
+
+def _half(then: Callable[[], object]) -> Callable[[], None]:
+    def act() -> None:
+        _say('{"candidate_s": [0.01, 0.0')
+        then()
+
+    return act
+
+
+def _closed() -> None:
+    os.close(_answers())
+    time.sleep(FOREVER_S)
+
+
+def _huge() -> None:
+    while True:
+        _say(" " * 2**24)
+
+
+def _wrong_answer(text: str) -> Callable[[], None]:
+    def act() -> None:
+        _say(text + "\n")
+        time.sleep(FOREVER_S)
+
+    return act
+
+
+def _raising(error: Exception) -> Callable[[], None]:
+    def act() -> None:
+        raise error
+
+    return act
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Fault:
+    """One kind of fault, and how its measurement is to end."""
+
+    act: Callable[[], None] | None
+    """what the worker does; `None` where the fault comes from outside."""
+    status: Status
+    detail: str
+    """a part of the sentence."""
+
+
+def _self(number: signal.Signals) -> Callable[[], None]:
+    return lambda: os.kill(os.getpid(), number)
+
+
+FAULTS = {
+    "host memory refused": Fault(act=_refused, status=Status.OUT_OF_MEMORY, detail="allocate memory"),
+    "killed for lack of memory": Fault(act=_self(signal.SIGKILL), status=Status.OUT_OF_MEMORY, detail="lack of memory"),
+    "segmentation fault": Fault(act=lambda: ctypes.string_at(0), status=Status.FAILED, detail="SIGSEGV"),
+    "abort": Fault(act=os.abort, status=Status.FAILED, detail="SIGABRT"),
+    "exit": Fault(act=lambda: os._exit(3), status=Status.FAILED, detail="exit code 3"),
+    "segmentation fault, child left": Fault(act=_ended_with_a_child, status=Status.FAILED, detail="SIGSEGV"),
+    "endless native code": Fault(act=_endless, status=Status.TIMED_OUT, detail="did not answer"),
+    "deadlock": Fault(act=_deadlocked, status=Status.TIMED_OUT, detail="did not answer"),
+    "stopped": Fault(act=_self(signal.SIGSTOP), status=Status.TIMED_OUT, detail="did not answer"),
+    "killed between requests": Fault(act=None, status=Status.FAILED, detail="SIGKILL"),
+    "killed during a request": Fault(act=_self(signal.SIGKILL), status=Status.FAILED, detail="SIGKILL"),
+    "nonsense": Fault(act=_wrong_answer("nonsense"), status=Status.FAILED, detail="no JSON"),
+    "wrong fields": Fault(act=_wrong_answer('{"candidate_s": "fast"}'), status=Status.FAILED, detail="makes no sense"),
+    "times that are none": Fault(
+        act=_wrong_answer(json.dumps({"candidate_s": [float("nan")] * 6, "incumbent_s": [], "busy_s": [0.0, 0.0]})),
+        status=Status.FAILED,
+        detail="makes no sense",
+    ),
+    "half an answer, then silence": Fault(act=_half(lambda: time.sleep(FOREVER_S)), status=Status.TIMED_OUT, detail="did not answer"),
+    "half an answer, then the end": Fault(act=_half(lambda: os._exit(0)), status=Status.FAILED, detail="exit code 0"),
+    "huge answer": Fault(act=_huge, status=Status.FAILED, detail="bytes"),
+    "closed pipe": Fault(act=_closed, status=Status.FAILED, detail="closed its pipe"),
+    "leak": Fault(act=_leaking, status=Status.OK, detail=""),
+    "CUDA assert": Fault(
+        act=_raising(
+            torch.AcceleratorError("CUDA error: device-side assert triggered\nCUDA kernel errors might be asynchronously reported")
+        ),
+        status=Status.FAILED,
+        detail="device-side assert",
+    ),
+    "CUDA illegal access": Fault(
+        act=_raising(torch.AcceleratorError("CUDA error: an illegal memory access was encountered")),
+        status=Status.FAILED,
+        detail="illegal memory access",
+    ),
+    "CUDA launch failure": Fault(
+        act=_raising(torch.AcceleratorError("CUDA error: unspecified launch failure")), status=Status.FAILED, detail="launch failure"
+    ),
+    "CUDA out of memory": Fault(
+        act=_raising(torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB. GPU 0 has a total capacity of 15.77 GiB")),
+        status=Status.OUT_OF_MEMORY,
+        detail="CUDA out of memory",
+    ),
+    "CUDA context out of memory": Fault(
+        act=_raising(torch.AcceleratorError("CUDA error: out of memory")), status=Status.OUT_OF_MEMORY, detail="out of memory"
+    ),
+    "cuBLAS out of memory": Fault(
+        act=_raising(RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`")),
+        status=Status.OUT_OF_MEMORY,
+        detail="ALLOC_FAILED",
+    ),
+}
+"""By name. Errors of CUDA are raised where its ops run, with the type and the text that torch has for them; the others are the thing itself."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Left:
+    """What a run may leave behind; equal before and after it."""
+
+    descriptors: int
+    threads: int
+    processes: frozenset[int]
+
+    @staticmethod
+    def now() -> "Left":
+        """Of this process, and of the sessions that its workers had."""
+        return Left(
+            descriptors=len(os.listdir("/proc/self/fd")),
+            threads=threading.active_count(),
+            processes=frozenset(_workers_and_their_children()),
+        )
+
+
+def _workers_and_their_children() -> Iterator[int]:
+    """Running processes in sessions that children of this one began, those of dead children included: what is orphaned keeps its session."""
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit():
+            try:
+                fields = (folder / "stat").read_text().rpartition(")")[2].split()
+            except OSError:
+                continue
+            if fields[0] != "Z" and int(fields[3]) in _sessions:
+                yield int(folder.name)
+
+
+_sessions: set[int] = set()
+
+
+class FaultyRun:
+    """Measurements of one placement, with a fault in some of them."""
+
+    def __init__(
+        self, runtime: PyTorchRuntime, graph: Graph, cluster: Cluster, placement: Placement, generator: np.random.Generator
+    ) -> None:
+        runtime._worker._module = __name__
+        self._runtime, self._graph, self._cluster, self._placement, self._generator = runtime, graph, cluster, placement, generator
+
+    def measure(self) -> Measurement:
+        """A measurement in which nothing is done on purpose."""
+        measurement = self._runtime(self._graph, self._cluster, self._placement)
+        if self._runtime.worker_pid is not None:
+            _sessions.add(self._runtime.worker_pid)
+        return measurement
+
+    def with_fault(self, name: str) -> tuple[Measurement, bool]:
+        """A measurement with the fault in one of its first steps, or before it; and whether the worker was replaced."""
+        fault, before = FAULTS[name], self._runtime.worker_pid
+        assert before is not None
+        if fault.act is None:
+            time.sleep(float(self._generator.uniform(0, 0.02)))
+            os.kill(before, signal.SIGKILL)
+        else:
+            order = {"fault": name, "steps": int(self._generator.integers(1, 10))}
+            (self._runtime._worker.folder / "fault").write_text(json.dumps(order))
+        with _oom_killer(counting=name == "killed for lack of memory"):
+            measurement = self._runtime(self._graph, self._cluster, self._placement)
+        (self._runtime._worker.folder / "fault").unlink(missing_ok=True)
+        return measurement, self._runtime.worker_pid != before
+
+    def is_free(self) -> bool:
+        """Whether nobody holds a lock of the cluster's cores."""
+        locks = Exclusive([core for device in self._cluster.devices for core in cores_of(device.name)], wait_s=0.0, tell=lambda line: None)
+        try:
+            with locks.held():
+                return True
+        except InputError:
+            return False
+        finally:
+            locks.close()
+
+
+@contextmanager
+def _oom_killer(*, counting: bool) -> Iterator[None]:
+    """The system's count of processes it killed for lack of memory goes up with every look, as if it had been its doing."""
+    honest, count = process._oom_kills, iter(range(10**9))
+    if counting:
+        process._oom_kills = lambda: 10**9 + next(count)
+    try:
+        yield
+    finally:
+        process._oom_kills = honest
+
+
+def main() -> None:
+    """The worker."""
+    order = Path(sys.argv[1]) / "fault"
+    honest = Executor._run
+    left: dict[str, Any] = {"steps": 0, "fault": ""}
+
+    def run(self: Executor, number: int, loaded: Any) -> Any:
+        if order.exists():
+            left.update(json.loads(order.read_text()))
+            order.unlink()
+        if left["fault"] and number == 0:
+            left["steps"] -= 1
+            if left["steps"] <= 0:
+                act = FAULTS[left["fault"]].act
+                left["fault"] = ""
+                assert act is not None
+                act()
+        return honest(self, number, loaded)
+
+    Executor._run = run  # type: ignore[method-assign]
+    serve(sys.argv[1:], Bench().answer)
+
+
+if __name__ == "__main__":
+    main()
