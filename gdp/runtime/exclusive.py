@@ -1,8 +1,8 @@
 """Cores and GPUs for one measurement at a time, whoever of this user's processes measures.
 
 Two processes that time steps on one core spoil both results. So each takes a lock per core and per GPU (`flock` on a file) while it measures. The kernel releases a lock when
-the last process that has its file open ends, however it ends. Locks are taken in one order, so nobody waits in a circle. Who comes takes the resource's turnstile first, waits there
-for the lock, and leaves the turnstile with it: a process that measures again and again lets another one in between.
+the last process that has its file open ends, however it ends. Locks are taken in one order, so nobody waits in a circle. Who comes takes the resource's turnstile first, waits
+there for the lock, and leaves the turnstile with it: a process that measures again and again lets another one in between.
 """
 
 import fcntl

@@ -22,7 +22,7 @@ _MAX_ANSWER_BYTES = 2**28
 
 _LAST_WORDS_BYTES = 2**16
 
-_ENDING_S = 2.0
+_ENDING_S = 1.0
 """Time for a child that has closed its pipe to end by itself, and so to say why."""
 
 _LOOK_S = 1.0

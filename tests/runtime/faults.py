@@ -1,6 +1,7 @@
 """Faults of a measuring process, and runs of measurements into which they are injected: whatever goes wrong, it is a status, and the next measurement is right.
 
-Run as `python -m faults FOLDER FD`, it is the worker of PyTorch programs with one difference: the order in `FOLDER/fault` is carried out in the step of that number, in a device's thread.
+A fault is ordered by a file in the worker's folder, and carried out by the worker in the step of that number (`Injector`): by the one of PyTorch programs (faulty_worker.py), or
+by a light one without a framework (light_worker.py).
 """
 
 import ctypes
@@ -12,25 +13,17 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import torch
 
-from gdp.cluster import Cluster
 from gdp.errors import InputError
-from gdp.graph import Graph
 from gdp.measurement import Measurement, Status
-from gdp.placement import Placement
 from gdp.runtime import process
 from gdp.runtime.exclusive import Exclusive
-from gdp.runtime.executor import Executor, cores_of
-from gdp.runtime.pytorch import PyTorchRuntime
-from gdp.runtime.serving import serve
-from gdp.runtime.worker import Bench
+from gdp.runtime.restarting import RestartingWorker
 
 FOREVER_S = 10_000
 LEAK_BYTES = 2**30
@@ -48,6 +41,8 @@ def _say(text: str) -> None:
 
 
 def _refused() -> None:
+    import torch
+
     kept = []
     while True:
         kept.append(torch.empty(2**30))  # untouched: only the bound of the worker's memory ends this
@@ -98,9 +93,12 @@ def _wrong_answer(text: str) -> Callable[[], None]:
     return act
 
 
-def _raising(error: Exception) -> Callable[[], None]:
+def _raising(kind: str, text: str) -> Callable[[], None]:
     def act() -> None:
-        raise error
+        import torch
+
+        errors = {"runtime": RuntimeError, "accelerator": torch.AcceleratorError, "out of memory": torch.OutOfMemoryError}
+        raise errors[kind](text)
 
     return act
 
@@ -145,35 +143,57 @@ FAULTS = {
     "closed pipe": Fault(act=_closed, status=Status.FAILED, detail="closed its pipe"),
     "leak": Fault(act=_leaking, status=Status.OK, detail=""),
     "CUDA assert": Fault(
-        act=_raising(
-            torch.AcceleratorError("CUDA error: device-side assert triggered\nCUDA kernel errors might be asynchronously reported")
-        ),
+        act=_raising("accelerator", "CUDA error: device-side assert triggered\nCUDA kernel errors might be asynchronously reported"),
         status=Status.FAILED,
         detail="device-side assert",
     ),
     "CUDA illegal access": Fault(
-        act=_raising(torch.AcceleratorError("CUDA error: an illegal memory access was encountered")),
+        act=_raising("accelerator", "CUDA error: an illegal memory access was encountered"),
         status=Status.FAILED,
         detail="illegal memory access",
     ),
     "CUDA launch failure": Fault(
-        act=_raising(torch.AcceleratorError("CUDA error: unspecified launch failure")), status=Status.FAILED, detail="launch failure"
+        act=_raising("accelerator", "CUDA error: unspecified launch failure"), status=Status.FAILED, detail="launch failure"
     ),
     "CUDA out of memory": Fault(
-        act=_raising(torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB. GPU 0 has a total capacity of 15.77 GiB")),
+        act=_raising("out of memory", "CUDA out of memory. Tried to allocate 20.00 GiB. GPU 0 has a total capacity of 15.77 GiB"),
         status=Status.OUT_OF_MEMORY,
         detail="CUDA out of memory",
     ),
     "CUDA context out of memory": Fault(
-        act=_raising(torch.AcceleratorError("CUDA error: out of memory")), status=Status.OUT_OF_MEMORY, detail="out of memory"
+        act=_raising("accelerator", "CUDA error: out of memory"), status=Status.OUT_OF_MEMORY, detail="out of memory"
     ),
     "cuBLAS out of memory": Fault(
-        act=_raising(RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`")),
+        act=_raising("runtime", "CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
         status=Status.OUT_OF_MEMORY,
         detail="ALLOC_FAILED",
     ),
 }
 """By name. Errors of CUDA are raised where its ops run, with the type and the text that torch has for them; the others are the thing itself."""
+
+OF_TORCH = [name for name in FAULTS if name.startswith(("CUDA", "cuBLAS", "host memory"))]
+"""Those that only a worker with torch can have."""
+
+
+class Injector:
+    """Carries out the orders in the folder of a worker."""
+
+    def __init__(self, folder: Path) -> None:
+        self._order = folder / "fault"
+        self._fault, self._steps = "", 0
+
+    def step(self) -> None:
+        """To be called in every step."""
+        if self._order.exists():
+            ordered = json.loads(self._order.read_text())
+            self._fault, self._steps = ordered["fault"], ordered["steps"]
+            self._order.unlink()
+        self._steps -= 1
+        if self._fault and self._steps <= 0:
+            act = FAULTS[self._fault].act
+            self._fault = ""
+            assert act is not None
+            act()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -213,36 +233,35 @@ class FaultyRun:
     """Measurements of one placement, with a fault in some of them."""
 
     def __init__(
-        self, runtime: PyTorchRuntime, graph: Graph, cluster: Cluster, placement: Placement, generator: np.random.Generator
+        self, measure: Callable[[], Measurement], worker: RestartingWorker, cores: Sequence[int], generator: np.random.Generator
     ) -> None:
-        runtime._worker._module = __name__
-        self._runtime, self._graph, self._cluster, self._placement, self._generator = runtime, graph, cluster, placement, generator
+        """`measure` asks `worker`, which measures on `cores` and has an `Injector`."""
+        self._measure, self._worker, self._cores, self._generator = measure, worker, cores, generator
 
     def measure(self) -> Measurement:
         """A measurement in which nothing is done on purpose."""
-        measurement = self._runtime(self._graph, self._cluster, self._placement)
-        if self._runtime.worker_pid is not None:
-            _sessions.add(self._runtime.worker_pid)
+        measurement = self._measure()
+        if self._worker.pid is not None:
+            _sessions.add(self._worker.pid)
         return measurement
 
     def with_fault(self, name: str) -> tuple[Measurement, bool]:
         """A measurement with the fault in one of its first steps, or before it; and whether the worker was replaced."""
-        fault, before = FAULTS[name], self._runtime.worker_pid
+        fault, before = FAULTS[name], self._worker.pid
         assert before is not None
         if fault.act is None:
             time.sleep(float(self._generator.uniform(0, 0.02)))
             os.kill(before, signal.SIGKILL)
         else:
             order = {"fault": name, "steps": int(self._generator.integers(1, 10))}
-            (self._runtime._worker.folder / "fault").write_text(json.dumps(order))
+            (self._worker.folder / "fault").write_text(json.dumps(order))
         with _oom_killer(counting=name == "killed for lack of memory"):
-            measurement = self._runtime(self._graph, self._cluster, self._placement)
-        (self._runtime._worker.folder / "fault").unlink(missing_ok=True)
-        return measurement, self._runtime.worker_pid != before
+            measurement = self._measure()
+        return measurement, self._worker.pid != before
 
     def is_free(self) -> bool:
         """Whether nobody holds a lock of the cluster's cores."""
-        locks = Exclusive([core for device in self._cluster.devices for core in cores_of(device.name)], wait_s=0.0, tell=lambda line: None)
+        locks = Exclusive(self._cores, wait_s=0.0, tell=lambda line: None)
         try:
             with locks.held():
                 return True
@@ -262,30 +281,3 @@ def _oom_killer(*, counting: bool) -> Iterator[None]:
         yield
     finally:
         process._oom_kills = honest
-
-
-def main() -> None:
-    """The worker."""
-    order = Path(sys.argv[1]) / "fault"
-    honest = Executor._run
-    left: dict[str, Any] = {"steps": 0, "fault": ""}
-
-    def run(self: Executor, number: int, loaded: Any) -> Any:
-        if order.exists():
-            left.update(json.loads(order.read_text()))
-            order.unlink()
-        if left["fault"] and number == 0:
-            left["steps"] -= 1
-            if left["steps"] <= 0:
-                act = FAULTS[left["fault"]].act
-                left["fault"] = ""
-                assert act is not None
-                act()
-        return honest(self, number, loaded)
-
-    Executor._run = run  # type: ignore[method-assign]
-    serve(sys.argv[1:], Bench().answer)
-
-
-if __name__ == "__main__":
-    main()

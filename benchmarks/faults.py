@@ -1,0 +1,134 @@
+"""Faults of the measuring process, fifty of every kind, injected at random moments into a run of measurements: each must become its status, and the run must go on as before.
+
+A fault is survived when its measurement has the expected status, the worker was replaced, the cores are free, the next measurement is right (its outputs are checked against those
+of the unplaced program), and no process, open file, thread or temporary file is left. Whether the next step time is within noise of the one before is counted by itself.
+Exit code 1 when one is not survived.
+
+    python benchmarks/faults.py [--faults 50] [--seed 0] [--out benchmarks/results/faults.json]
+"""
+
+import argparse
+import dataclasses
+import json
+import os
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from gdp.atomic_file import write_text
+from gdp.cli.report_data import environment
+from gdp.measurement import Measurement, Status
+from gdp.placement import Origin, Placement
+from gdp.runtime.pytorch import PyTorchRuntime
+from gdp.runtime.timing import Protocol
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "runtime"))
+from branching_net import CORES, NAMES, branching_input, branching_program, core_cluster
+from faults import FAULTS, FaultyRun, Left
+
+RESULTS = Path(__file__).parent / "results" / "faults.json"
+TIMEOUT_S = 5.0
+"""Of a measurement; it takes some tens of milliseconds."""
+
+
+@dataclasses.dataclass(kw_only=True)
+class Tally:
+    """What became of the faults of one kind."""
+
+    fault: str
+    status: str
+    injected: int = 0
+    survived: int = 0
+    overlapping: int = 0
+    """step times whose 95 % intervals before and after the fault overlap."""
+    seconds: float = 0.0
+    """from the fault to the end of the next measurement, on average: with a fresh worker."""
+    wrong: list[str] = dataclasses.field(default_factory=list)
+    """what was not survived, in a sentence each."""
+
+
+def injected(run: FaultyRun, tally: Tally, before: Measurement, files: Path) -> Measurement:
+    """One fault, and the measurement after it, into the tally."""
+    was, begin = Left.now(), time.perf_counter()
+    failed, replaced = run.with_fault(tally.fault)
+    free = run.is_free()
+    after = run.measure()
+    took_s, left, fault = time.perf_counter() - begin, Left.now(), FAULTS[tally.fault]
+    wrong = [
+        sentence
+        for sentence, is_so in (
+            (f"the status is {failed.status.name}: {failed.detail}", failed.status != fault.status or fault.detail not in failed.detail),
+            ("the worker was not replaced", not replaced),
+            ("a core stayed locked", not free),
+            (f"the next measurement is {after.status.name}: {after.detail}", after.status != Status.OK),
+            (f"{len(left.processes)} processes instead of {len(was.processes)}", len(left.processes) != len(was.processes)),
+            (f"{left.descriptors} open files instead of {was.descriptors}", left.descriptors != was.descriptors),
+            (f"{left.threads} threads instead of {was.threads}", left.threads != was.threads),
+            ("temporary files are left", len(list(files.iterdir())) != 1),
+        )
+        if is_so
+    ]
+    tally.injected += 1
+    tally.survived += not wrong
+    tally.overlapping += after.step_time_low_s <= before.step_time_high_s and before.step_time_low_s <= after.step_time_high_s
+    tally.seconds += (took_s - tally.seconds) / tally.injected
+    tally.wrong += wrong
+    return after if after.status == Status.OK else before
+
+
+def main() -> None:
+    """Injects, prints the table, writes the file."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--faults", type=int, default=50, help="of every kind")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--out", type=Path, default=RESULTS)
+    options = parser.parse_args()
+    console, generator = Console(width=160), np.random.default_rng(options.seed)
+    captured, cluster = branching_program(), core_cluster(NAMES)
+    device = np.zeros(captured.graph.num_ops, np.int32)
+    placement = Placement(device=device, origin=Origin(placer="benchmark"))
+    tallies = {name: Tally(fault=name, status=fault.status.name) for name, fault in FAULTS.items()}
+    order = generator.permutation(np.repeat(list(FAULTS), options.faults)).tolist()
+    begin, load = time.perf_counter(), os.getloadavg()[0]
+    with tempfile.TemporaryDirectory() as files:
+        tempfile.tempdir = files
+        protocol = Protocol(max_warm_up=10, max_pairs=12)
+        nothing = Left.now()
+        with PyTorchRuntime(captured.program, (branching_input(),), timeout_s=TIMEOUT_S, protocol=protocol) as runtime:
+            runtime._worker._module = "faulty_worker"
+            run = FaultyRun(lambda: runtime(captured.graph, cluster, placement), runtime._worker, CORES, generator)
+            last = run.measure()
+            for number, name in enumerate(order, start=1):
+                last = injected(run, tallies[name], last, Path(files))
+                if number % 50 == 0:
+                    console.print(f"{number} of {len(order)} faults, {sum(one.survived for one in tallies.values())} survived")
+        left = [str(path) for path in Path(files).iterdir()]
+        clean = Left.now() == nothing and not left
+    table = Table("fault", "status", "injected", "survived", "step time as before", "s to the next time")
+    for one in tallies.values():
+        table.add_row(one.fault, one.status, str(one.injected), str(one.survived), str(one.overlapping), f"{one.seconds:.1f}")
+    console.print(table)
+    for one in tallies.values():
+        for sentence in one.wrong:
+            console.print(f"{one.fault}: {sentence}", markup=False)
+    console.print("nothing is left of the run" if clean else f"left of the run: {Left.now()} {left}")
+    document = {
+        "environment": environment(),
+        "timeout_s": TIMEOUT_S,
+        "faults": [dataclasses.asdict(one) for one in tallies.values()],
+        "nothing_left": clean,
+        "seconds": time.perf_counter() - begin,
+        "load_before": load,
+        "load_after": os.getloadavg()[0],
+    }
+    write_text(options.out, json.dumps(document, indent=1) + "\n")
+    raise SystemExit(not clean or any(one.survived < one.injected for one in tallies.values()))
+
+
+if __name__ == "__main__":
+    main()
