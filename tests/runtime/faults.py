@@ -260,8 +260,8 @@ class FaultyRun:
         return measurement, self._worker.pid != before
 
     def is_free(self) -> bool:
-        """Whether nobody holds a lock of the cluster's cores."""
-        locks = Exclusive(self._cores, wait_s=0.0, tell=lambda line: None)
+        """Whether the locks of the cores come free within a minute; another test may be measuring."""
+        locks = Exclusive(self._cores, wait_s=60.0, tell=lambda line: None)
         try:
             with locks.held():
                 return True

@@ -14,6 +14,7 @@ from torch import nn
 
 from gdp.capture.torch import capture
 from gdp.measurement import Status
+from gdp.runtime import process
 from gdp.runtime.pieces import cut
 from gdp.runtime.process import Child, ChildFailed
 from gdp.runtime.values import difference
@@ -34,6 +35,26 @@ def failure(child: Child, *, timeout_s: float = 60.0) -> ChildFailed:
     with pytest.raises(ProcessLookupError):
         os.kill(child.pid, 0)
     return caught.value
+
+
+def until_said(child: Child, words: bytes) -> None:
+    """Waits until the child has written the words to its standard error."""
+    while words not in os.pread(child._errors.fileno(), 2**16, 0):
+        time.sleep(0.01)
+
+
+def runs(pid: int) -> bool:
+    """Whether the process is there and no zombie; one that was just killed is given a moment."""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        try:
+            with open(f"/proc/{pid}/stat") as file:
+                if file.read().rpartition(")")[2].split()[0] == "Z":
+                    return False
+        except FileNotFoundError:
+            return False
+        time.sleep(0.05)
+    return True
 
 
 def test_a_child_answers_whatever_else_it_prints():
@@ -76,6 +97,66 @@ def test_a_child_that_takes_no_request_runs_out_of_time():
     with pytest.raises(ChildFailed, match="did not take its request within 0.5 s") as caught:
         child.ask({"long": "x" * 2**20}, timeout_s=0.5)
     assert caught.value.status == Status.TIMED_OUT
+
+
+def test_a_long_answer_arrives_whole_and_one_that_never_ends_is_a_failure():
+    child = scripted("""
+        sys.stdin.readline()
+        answers.write(json.dumps({"long": "x" * 2**24}) + chr(10)); answers.flush()
+        sys.stdin.readline()
+        while True:
+            answers.write(" " * 2**24); answers.flush()
+    """)
+    assert child.ask({}, timeout_s=60.0) == {"long": "x" * 2**24}
+    failed = failure(child)
+    assert (failed.status, f"over {2**28} bytes" in failed.detail) == (Status.FAILED, True)
+
+
+@pytest.mark.parametrize("closed", ["answers.close()", "os.close(0)"])
+def test_a_child_that_closes_a_pipe_and_lives_on_is_a_failure(closed):
+    child = scripted(f"print('ready', file=sys.stderr); {closed}; time.sleep(1000)")
+    until_said(child, b"ready")
+    failed = failure(child)
+    assert (failed.status, "closed its pipe" in failed.detail) == (Status.FAILED, True)
+
+
+def test_an_answer_to_no_question_is_a_failure():
+    child = scripted("""
+        sys.stdin.readline()
+        answers.write("{}" + chr(10) + "{}" + chr(10)); answers.flush()
+        time.sleep(1000)
+    """)
+    assert child.ask({}, timeout_s=60.0) == {}
+    assert "before it was asked" in failure(child).detail
+
+
+def test_a_crash_is_seen_though_a_grandchild_holds_the_pipe_and_the_grandchild_is_ended():
+    child = scripted("""
+        import subprocess
+        sys.stdin.readline()
+        grandchild = subprocess.Popen(["sleep", "1000"], pass_fds=(answers.fileno(),))
+        answers.write(json.dumps({"pid": grandchild.pid}) + chr(10)); answers.flush()
+        sys.stdin.readline()
+        os.abort()
+    """)
+    grandchild = child.ask({}, timeout_s=60.0)["pid"]
+    failed = failure(child, timeout_s=1000.0)
+    assert (failed.status, "SIGABRT" in failed.detail) == (Status.FAILED, True)
+    assert not runs(grandchild)
+
+
+def test_a_process_that_cannot_be_started_is_a_failure_and_leaves_no_file_open():
+    before = os.listdir("/proc/self/fd")
+    with pytest.raises(ChildFailed, match="could not be started: No such file") as caught:
+        Child(["/nowhere"], environment={})
+    assert (caught.value.status, os.listdir("/proc/self/fd")) == (Status.FAILED, before)
+
+
+def test_a_kill_by_the_system_is_a_lack_of_memory(monkeypatch):
+    child = scripted("sys.stdin.readline(); os.kill(os.getpid(), 9)")
+    killed = process._oom_kills()
+    monkeypatch.setattr(process, "_oom_kills", lambda: killed + 1)
+    assert failure(child).status == Status.OUT_OF_MEMORY
 
 
 def test_a_long_request_arrives_whole():
