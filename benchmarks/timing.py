@@ -4,7 +4,7 @@ First on synthetic noise, through the very code that times placements (`in_turn`
 ones that differ by 1 to 10 %. Then on this machine: one placement of a captured network on two pinned cores against itself, and against itself with so much more work.
 Writes `benchmarks/results/timing.json`.
 
-    python benchmarks/timing.py [--quick] [--out benchmarks/results/timing.json]
+    python benchmarks/timing.py [--comparisons 4000] [--equals 200] [--out benchmarks/results/timing.json]
 """
 
 import argparse
@@ -287,19 +287,21 @@ def two_cores() -> Cluster:
 def main() -> None:
     """Measures, prints the tables, and writes the file."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--quick", action="store_true", help="few comparisons of everything")
+    parser.add_argument("--comparisons", type=int, default=4000, help="of equals under each synthetic noise")
+    parser.add_argument(
+        "--equals", type=int, default=200, help="comparisons of a placement with itself on this machine; a fifth as many of each difference"
+    )
     parser.add_argument("--out", type=Path, default=RESULTS)
     options = parser.parse_args()
     console = Console(width=160)
-    comparisons = 40 if options.quick else 4000
     table = Table(
         *("noise", "false alarms", "coverage", "speed moved", *(f"told {one:.0%}" for one in DIFFERENCES), "tellable", "pairs"),
         *("search: false alarms", "coverage", "pairs"),
-        title=f"synthetic noise, {comparisons:,} comparisons of equals each",
+        title=f"synthetic noise, {options.comparisons:,} comparisons of equals each",
     )
     errors = []
     for seed, (name, noise) in enumerate(NOISES.items()):
-        found = errors_of(name, noise, comparisons=comparisons, seed=seed)
+        found = errors_of(name, noise, comparisons=options.comparisons, seed=seed)
         errors.append(found)
         table.add_row(
             *(name, f"{found.false_alarms:.1%}", f"{found.coverage:.1%}", f"{found.drift_reported:.1%}"),
@@ -308,12 +310,10 @@ def main() -> None:
             *(f"{found.search_false_alarms:.1%}", f"{found.search_coverage:.1%}", f"{found.search_mean_pairs:.0f}"),
         )
     console.print(table)
-    few = {"equals": 4, "per_difference": 2, "calibration_pairs": 24}
-    many = {"equals": 200, "per_difference": 40, "calibration_pairs": 480}
-    real = on_this_machine(console, **(few if options.quick else many))
+    real = on_this_machine(console, equals=options.equals, per_difference=max(1, options.equals // 5), calibration_pairs=10 * NUM_PAIRS)
     document = {
         "environment": environment(),
-        "synthetic": {"comparisons": comparisons, "noise": NOISE, "errors": [dataclasses.asdict(one) for one in errors]},
+        "synthetic": {"comparisons": options.comparisons, "noise": NOISE, "errors": [dataclasses.asdict(one) for one in errors]},
         "real": real,
     }
     write_text(options.out, json.dumps(document, indent=1) + "\n")

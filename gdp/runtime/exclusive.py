@@ -87,6 +87,17 @@ class Exclusive:
                 os.close(opened.pop())
 
 
+@contextmanager
+def exclusively(cores: Iterable[int], gpus: Iterable[str]) -> Iterator[None]:
+    """The cores and GPUs are this process's inside; as `Exclusive`, for once."""
+    locks = Exclusive(cores, gpus)
+    try:
+        with locks.held():
+            yield
+    finally:
+        locks.close()
+
+
 def visible_gpu(number: int) -> str:
     """What the GPU is called that CUDA numbers so in this process: its own number, or whatever stands at that place of `CUDA_VISIBLE_DEVICES`."""
     visible = [name.strip() for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")]

@@ -23,6 +23,7 @@ import torch
 
 from gdp.cluster import Cluster, Device
 from gdp.errors import InputError
+from gdp.runtime.exclusive import exclusively, visible_gpu
 from gdp.runtime.executor import cores_of
 from gdp.runtime.links import Link, copy_link, core_link
 
@@ -46,12 +47,18 @@ def _set_name(cores: list[int]) -> str:
 def local_cluster(core_sets: Sequence[str]) -> Cluster:
     """Measures the core sets (`cpu:0`, `cpu:0-3`, `cpu:0,2`) and every CUDA device of this machine; takes a few seconds.
 
-    Raises `InputError` when a name is none of a core set, a core is not there or is in two sets, or there is no device at all.
+    Raises `InputError` when a name is none of a core set, a core is not there or is in two sets, there is no device at all, or another process keeps measuring on one.
     """
     cores = [_cores_of_set(name) for name in core_sets]
     everything = [core for own in cores for core in own]
     if len(set(everything)) != len(everything):
         raise InputError(f"the core sets {', '.join(core_sets)} share a core; give every core to one device")
+    with exclusively(everything, map(visible_gpu, range(torch.cuda.device_count()))):
+        return _measured_cluster(core_sets, cores)
+
+
+def _measured_cluster(core_sets: Sequence[str], cores: Sequence[tuple[int, ...]]) -> Cluster:
+    num_cores = sum(map(len, cores))
     memory_bytes = _memory_bytes()
     devices: list[Device] = []
     measured: dict[str, tuple[float, float, float]] = {}
@@ -64,7 +71,7 @@ def local_cluster(core_sets: Sequence[str]) -> Cluster:
             Device(
                 name=name,
                 kind=kind,
-                memory_bytes=memory_bytes * len(own) // len(everything),
+                memory_bytes=memory_bytes * len(own) // num_cores,
                 flops_per_s={"float32": flops_per_s},
                 memory_bytes_per_s=memory_bytes_per_s,
                 op_overhead_s=op_overhead_s,

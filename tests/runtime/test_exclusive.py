@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gdp.errors import InputError
-from gdp.runtime.exclusive import Exclusive
+from gdp.runtime.exclusive import Exclusive, visible_gpu
 
 
 class Holder:
@@ -198,3 +198,20 @@ def test_a_folder_that_others_may_write_to_is_refused(tmp_path):
     (own / "core-0").symlink_to(file)
     with pytest.raises(InputError, match="core-0"):
         Exclusive([0], folder=own)
+
+
+def test_gpus_are_named_as_the_driver_does(monkeypatch):
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    assert [visible_gpu(number) for number in (0, 3)] == ["0", "3"]
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2, GPU-5af0")
+    assert [visible_gpu(number) for number in (0, 1)] == ["2", "GPU-5af0"]
+
+
+def test_cores_and_gpus_are_apart(folder):
+    first, second = Exclusive([0], ["1"], folder=folder), Exclusive([1], ["MIG-GPU-5af0/1/0"], wait_s=0.0, folder=folder)
+    with first.held(), second.held():
+        third = Exclusive([], ["1"], wait_s=0.0, folder=folder, tell=lambda line: None)
+        with pytest.raises(InputError, match=f"process {os.getpid()} has been measuring on gpu-1"), third.held():
+            pass
+    for locks in (first, second, third):
+        locks.close()

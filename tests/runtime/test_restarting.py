@@ -1,0 +1,68 @@
+import os
+import resource
+import threading
+import time
+from collections.abc import Iterator
+
+import psutil
+import pytest
+from branching_net import CORES
+
+from gdp.measurement import Status
+from gdp.runtime.exclusive import Exclusive
+from gdp.runtime.process import ChildFailed
+from gdp.runtime.restarting import Devices, RestartingWorker
+
+FIRST = Devices(cores=CORES[:1], gpus=())
+REQUEST = {"command": "measure", "devices": ["one"], "candidate": [0], "incumbent": None, "protocol": {"max_pairs": 6, "max_warm_up": 1}}
+
+
+@pytest.fixture
+def worker() -> Iterator[RestartingWorker]:
+    started = RestartingWorker("light_worker", environment={}, timeout_s=60.0)
+    yield started
+    started.close()
+    assert not started.folder.exists()
+
+
+def test_one_worker_answers_until_the_program_or_the_devices_change(worker):
+    pids = []
+    for ops, devices in ((["a"], FIRST), (["a"], FIRST), (["b"], FIRST), (["b"], Devices(cores=CORES, gpus=("7",)))):
+        assert len(worker.ask_about(ops, devices, REQUEST)["candidate_s"]) == 6
+        pids.append(worker.pid)
+    assert pids[0] == pids[1] and len(set(pids)) == 3
+    worker.end()
+    assert worker.pid is None
+
+
+def test_a_worker_keeps_to_its_cores_and_to_a_part_of_the_memory(worker):
+    worker.ask_about(["a"], FIRST, REQUEST)
+    assert os.sched_getaffinity(worker.pid) == set(FIRST.cores)
+    soft, hard = resource.prlimit(worker.pid, resource.RLIMIT_DATA)
+    assert 0 < soft == hard < psutil.virtual_memory().total
+    worker.ask_about(["a"], Devices(cores=FIRST.cores, gpus=("7",)), REQUEST)
+    assert os.sched_getaffinity(worker.pid) == os.sched_getaffinity(0)  # threads that feed a GPU run anywhere
+
+
+def test_a_measurement_waits_for_another_one_on_its_core(worker, capfd):
+    other = Exclusive(FIRST.cores)
+    answers = []
+    waiting = threading.Thread(target=lambda: answers.append(worker.ask_about(["a"], FIRST, REQUEST)))
+    with other.held():
+        waiting.start()
+        said = ""
+        while "\n" not in said:
+            said += capfd.readouterr().err
+            time.sleep(0.01)
+        assert said == f"waiting for process {os.getpid()}, which measures on core-{FIRST.cores[0]}\n"
+        assert worker.pid is None and not answers
+    waiting.join()
+    other.close()
+    assert len(answers) == 1
+
+
+def test_an_answer_of_failure_ends_the_worker(worker):
+    with pytest.raises(ChildFailed, match="KeyError: 'nonsense'") as caught:
+        worker.ask_about(["a"], FIRST, {"command": "nonsense"})
+    assert (caught.value.status, worker.pid) == (Status.FAILED, None)
+    assert worker.ask_about(["a"], FIRST, REQUEST)["incumbent_s"] == []
