@@ -39,6 +39,8 @@ bench: env ## the benchmarks behind the published figures
 	$(BIN)/python benchmarks/grappler.py
 	$(BIN)/python benchmarks/zero_shot.py --out benchmarks/results/zero_shot.json
 	$(BIN)/python benchmarks/kill_resume.py --out benchmarks/results/kill_resume.json
+	$(BIN)/python benchmarks/timing.py
+	$(BIN)/python benchmarks/faults.py
 
 fuzz: env ## 100 000 hostile files for every reader (an hour or two; `make test` tries a few hundred)
 	$(BIN)/python -m tests.fuzz.run --inputs 100000 --out benchmarks/results/fuzz.json
