@@ -32,8 +32,6 @@ from branching_net import CORES, NAMES, branching_input, branching_program, core
 from faults import FAULTS, FaultyRun, Left
 
 RESULTS = Path(__file__).parent / "results" / "faults.json"
-TIMEOUT_S = 5.0
-"""Of a measurement; it takes some tens of milliseconds."""
 
 
 @dataclasses.dataclass(kw_only=True)
@@ -94,17 +92,22 @@ def main() -> None:
     placement = Placement(device=device, origin=Origin(placer="benchmark"))
     tallies = {name: Tally(fault=name, status=fault.status.name) for name, fault in FAULTS.items()}
     order = generator.permutation(np.repeat(list(FAULTS), options.faults)).tolist()
+    said = dict.fromkeys(FAULTS, 0)
     begin, load = time.perf_counter(), os.getloadavg()[0]
     with tempfile.TemporaryDirectory() as files:
         tempfile.tempdir = files
         protocol = Protocol(max_warm_up=10, max_pairs=12)
         nothing = Left.now()
-        with PyTorchRuntime(captured.program, (branching_input(),), timeout_s=TIMEOUT_S, protocol=protocol) as runtime:
+        with PyTorchRuntime(captured.program, (branching_input(),), timeout_s=60.0, protocol=protocol) as runtime:
             runtime._worker._module = "faulty_worker"
             run = FaultyRun(lambda: runtime(captured.graph, cluster, placement), runtime._worker, CORES, generator)
             last = run.measure()
             for number, name in enumerate(order, start=1):
-                last = injected(run, tallies[name], last, Path(files))
+                tally = tallies[name]
+                last = injected(run, tally, last, Path(files))
+                for sentence in tally.wrong[said[name] :]:
+                    console.print(f"{name}: {sentence}", markup=False)
+                said[name] = len(tally.wrong)
                 if number % 50 == 0:
                     console.print(f"{number} of {len(order)} faults, {sum(one.survived for one in tallies.values())} survived")
         left = [str(path) for path in Path(files).iterdir()]
@@ -113,13 +116,9 @@ def main() -> None:
     for one in tallies.values():
         table.add_row(one.fault, one.status, str(one.injected), str(one.survived), str(one.overlapping), f"{one.seconds:.1f}")
     console.print(table)
-    for one in tallies.values():
-        for sentence in one.wrong:
-            console.print(f"{one.fault}: {sentence}", markup=False)
     console.print("nothing is left of the run" if clean else f"left of the run: {Left.now()} {left}")
     document = {
         "environment": environment(),
-        "timeout_s": TIMEOUT_S,
         "faults": [dataclasses.asdict(one) for one in tallies.values()],
         "nothing_left": clean,
         "seconds": time.perf_counter() - begin,

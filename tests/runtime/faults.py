@@ -26,6 +26,8 @@ from gdp.runtime.exclusive import Exclusive
 from gdp.runtime.restarting import RestartingWorker
 
 FOREVER_S = 10_000
+SHORT_S = 1.0
+"""How long an answer is awaited that cannot come."""
 LEAK_BYTES = 2**30
 _leaked: list[bytearray] = []
 
@@ -255,8 +257,12 @@ class FaultyRun:
         else:
             order = {"fault": name, "steps": int(self._generator.integers(1, 10))}
             (self._worker.folder / "fault").write_text(json.dumps(order))
+        patience_s = self._worker._timeout_s
+        if fault.status == Status.TIMED_OUT:
+            self._worker._timeout_s = SHORT_S
         with _oom_killer(counting=name == "killed for lack of memory"):
             measurement = self._measure()
+        self._worker._timeout_s = patience_s
         return measurement, self._worker.pid != before
 
     def is_free(self) -> bool:

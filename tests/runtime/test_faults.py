@@ -26,8 +26,8 @@ QUICK = Protocol(max_warm_up=5, max_pairs=6)
 
 
 @contextmanager
-def light_run(*, timeout_s: float) -> Iterator[FaultyRun]:
-    worker = RestartingWorker("light_worker", environment={}, timeout_s=timeout_s)
+def light_run() -> Iterator[FaultyRun]:
+    worker = RestartingWorker("light_worker", environment={}, timeout_s=60.0)
     measuring = Measuring(worker, nodes=CAPTURED.graph.name, check_device=cores_of, protocol=QUICK, incumbent=None)
     yield FaultyRun(lambda: measuring.measure(CAPTURED.graph, CLUSTER, ONE), worker, CORES, np.random.default_rng(0))
     worker.close()
@@ -35,20 +35,14 @@ def light_run(*, timeout_s: float) -> Iterator[FaultyRun]:
 
 @contextmanager
 def torch_run() -> Iterator[FaultyRun]:
-    with PyTorchRuntime(CAPTURED.program, (branching_input(),), timeout_s=30.0, protocol=QUICK) as runtime:
+    with PyTorchRuntime(CAPTURED.program, (branching_input(),), timeout_s=60.0, protocol=QUICK) as runtime:
         runtime._worker._module = "faulty_worker"
         yield FaultyRun(lambda: runtime(CAPTURED.graph, CLUSTER, ONE), runtime._worker, CORES, np.random.default_rng(0))
 
 
 @pytest.fixture(scope="module")
 def light() -> Iterator[FaultyRun]:
-    with light_run(timeout_s=60.0) as run:
-        yield run
-
-
-@pytest.fixture(scope="module")
-def impatient() -> Iterator[FaultyRun]:
-    with light_run(timeout_s=0.5) as run:
+    with light_run() as run:
         yield run
 
 
@@ -72,9 +66,9 @@ def check_survived(run: FaultyRun, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in FAULTS if name not in OF_TORCH])
-def test_a_fault_is_a_status_and_the_run_goes_on(light, impatient, name):
+def test_a_fault_is_a_status_and_the_run_goes_on(light, name):
     for _ in range(2):
-        check_survived(impatient if FAULTS[name].status == Status.TIMED_OUT else light, name)
+        check_survived(light, name)
 
 
 @pytest.mark.parametrize("name", ["host memory refused", "CUDA launch failure", "CUDA out of memory", "segmentation fault"])
@@ -85,7 +79,7 @@ def test_a_fault_of_a_pytorch_program_is_a_status_and_the_run_goes_on(with_torch
 def test_nothing_is_left_of_a_run(tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     before = Left.now()
-    with light_run(timeout_s=60.0) as run:
+    with light_run() as run:
         assert run.measure().status == Status.OK
         assert len(list(tmp_path.iterdir())) == 1
         assert run.with_fault("segmentation fault, child left")[0].status == Status.FAILED
