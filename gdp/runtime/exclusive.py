@@ -21,12 +21,15 @@ _POLL_S = 0.05
 WAIT_S = 3600.0
 """A final comparison of slow steps may take that long."""
 
+FOLDER = Path(f"/tmp/gdp-{os.getuid()}")
+"""Where the locks are: one place for all of a user's processes, whatever their environment."""
+
 
 class Exclusive:
     """Locks of cores by number and of GPUs by the names that the driver knows them by (`visible_gpu`), closed with `close`. Raises `InputError` when the folder of the locks
     cannot be used.
 
-    `tell` gets one line when a lock has to be waited for.
+    `tell` gets one line when locks have to be waited for longer than `silent_s`, which other measurements that come in between do not take.
     """
 
     def __init__(
@@ -35,12 +38,13 @@ class Exclusive:
         gpus: Iterable[str] = (),
         *,
         wait_s: float = WAIT_S,
+        silent_s: float = 5.0,
         tell: Callable[[str], None] = lambda line: print(line, file=sys.stderr, flush=True),
         folder: Path | None = None,
     ) -> None:
         self._names = sorted({*(f"core-{core}" for core in cores), *(f"gpu-{gpu}".replace("/", "-") for gpu in gpus)})
-        self._wait_s, self._tell = wait_s, tell
-        folder = _own_folder(folder or Path(f"/tmp/gdp-{os.getuid()}"))
+        self._wait_s, self._silent_s, self._tell = wait_s, silent_s, tell
+        folder = _own_folder(folder or FOLDER)
         self._locks: list[int] = []
         self._turnstiles: list[int] = []
         try:
@@ -59,16 +63,16 @@ class Exclusive:
     @contextmanager
     def held(self) -> Iterator[None]:
         """All the resources are this process's inside. Raises `InputError` when one of them is not free within the time."""
-        deadline, taken, told = monotonic() + self._wait_s, list[int](), False
+        begin, taken, told = monotonic(), list[int](), False
         try:
             for name, turnstile, lock in zip(self._names, self._turnstiles, self._locks, strict=True):
                 for descriptor in (turnstile, lock):
                     while not _taken(descriptor):
-                        if monotonic() > deadline:
+                        if monotonic() > begin + self._wait_s:
                             raise InputError(
                                 f"{_holder(lock)} has been measuring on {name} for {self._wait_s:g} s; wait for it, end it, or measure on other devices"
                             )
-                        if not told:
+                        if not told and monotonic() >= begin + self._silent_s:
                             self._tell(f"waiting for {_holder(lock)}, which measures on {name}")
                             told = True
                         sleep(_POLL_S)

@@ -20,7 +20,7 @@ class Holder:
             import subprocess, sys
             from pathlib import Path
             from gdp.runtime.exclusive import Exclusive
-            locks = Exclusive({cores!r}, folder=Path({str(folder)!r}), tell=lambda line: print(line, flush=True))
+            locks = Exclusive({cores!r}, silent_s=0.0, folder=Path({str(folder)!r}), tell=lambda line: print(line, flush=True))
         """
         self.process = subprocess.Popen(
             [sys.executable, "-c", textwrap.dedent(opening) + textwrap.dedent(body)],
@@ -82,7 +82,7 @@ def taken_at_once(folder: Path, cores: list[int]) -> bool:
 
 def test_what_is_held_is_refused_with_the_holder_s_number_and_free_afterwards(folder, holding):
     told: list[str] = []
-    locks = Exclusive([1, 2], wait_s=0.2, folder=folder, tell=told.append)
+    locks = Exclusive([1, 2], wait_s=0.2, silent_s=0.1, folder=folder, tell=told.append)
     with pytest.raises(InputError, match=f"process {holding.process.pid} has been measuring on core-1 for 0.2 s"), locks.held():
         pass
     assert told == [f"waiting for process {holding.process.pid}, which measures on core-1"]

@@ -11,6 +11,7 @@ from faults import FAULTS, OF_TORCH, FaultyRun, Left
 
 from gdp.measurement import Status
 from gdp.placement import Origin, Placement
+from gdp.runtime import exclusive
 from gdp.runtime.executor import cores_of
 from gdp.runtime.measuring import Measuring
 from gdp.runtime.pytorch import PyTorchRuntime
@@ -23,6 +24,14 @@ CAPTURED = branching_program()
 CLUSTER = core_cluster(NAMES)
 ONE = Placement(device=np.zeros(CAPTURED.graph.num_ops, np.int32), origin=Origin(placer="test"))
 QUICK = Protocol(max_warm_up=5, max_pairs=6)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def own_locks(tmp_path_factory) -> Iterator[None]:
+    """No other test and no run of a user is waited for."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(exclusive, "FOLDER", tmp_path_factory.mktemp("faults") / "locks")
+        yield
 
 
 @contextmanager

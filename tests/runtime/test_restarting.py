@@ -1,3 +1,4 @@
+import functools
 import os
 import resource
 import threading
@@ -9,12 +10,19 @@ import pytest
 from branching_net import CORES
 
 from gdp.measurement import Status
+from gdp.runtime import exclusive, restarting
 from gdp.runtime.exclusive import Exclusive
 from gdp.runtime.process import ChildFailed
 from gdp.runtime.restarting import Devices, RestartingWorker
 
 FIRST = Devices(cores=CORES[:1], gpus=())
 REQUEST = {"command": "measure", "devices": ["one"], "candidate": [0], "incumbent": None, "protocol": {"max_pairs": 6, "max_warm_up": 1}}
+
+
+@pytest.fixture(autouse=True)
+def own_locks(monkeypatch, tmp_path):
+    """No other test and no run of a user is waited for."""
+    monkeypatch.setattr(exclusive, "FOLDER", tmp_path / "locks")
 
 
 @pytest.fixture
@@ -44,17 +52,17 @@ def test_a_worker_keeps_to_its_cores_and_to_a_part_of_the_memory(worker):
     assert os.sched_getaffinity(worker.pid) == os.sched_getaffinity(0)  # threads that feed a GPU run anywhere
 
 
-def test_a_measurement_waits_for_another_one_on_its_core(worker, capfd):
+def test_a_measurement_waits_for_another_one_on_its_core(worker, monkeypatch):
+    told: list[str] = []
+    monkeypatch.setattr(restarting, "Exclusive", functools.partial(Exclusive, silent_s=0.0, tell=told.append))
     other = Exclusive(FIRST.cores)
-    answers = []
+    answers: list[dict] = []
     waiting = threading.Thread(target=lambda: answers.append(worker.ask_about(["a"], FIRST, REQUEST)))
     with other.held():
         waiting.start()
-        said = ""
-        while "\n" not in said:
-            said += capfd.readouterr().err
+        while not told:
             time.sleep(0.01)
-        assert said == f"waiting for process {os.getpid()}, which measures on core-{FIRST.cores[0]}\n"
+        assert told == [f"waiting for process {os.getpid()}, which measures on core-{FIRST.cores[0]}"]
         assert worker.pid is None and not answers
     waiting.join()
     other.close()
