@@ -52,6 +52,12 @@ def test_a_worker_keeps_to_its_cores_and_to_a_part_of_the_memory(worker):
     assert os.sched_getaffinity(worker.pid) == os.sched_getaffinity(0)  # threads that feed a GPU run anywhere
 
 
+def test_a_worker_has_the_locks_open_so_that_they_outlive_its_parent(worker):
+    worker.ask_about(["a"], FIRST, REQUEST)
+    opened = [os.readlink(entry.path) for entry in os.scandir(f"/proc/{worker.pid}/fd")]
+    assert str(exclusive.FOLDER / f"core-{FIRST.cores[0]}") in opened
+
+
 def test_a_measurement_waits_for_another_one_on_its_core(worker, monkeypatch):
     told: list[str] = []
     monkeypatch.setattr(restarting, "Exclusive", functools.partial(Exclusive, silent_s=0.0, tell=told.append))
