@@ -54,10 +54,14 @@ def local_cluster(core_sets: Sequence[str]) -> Cluster:
     if len(set(everything)) != len(everything):
         raise InputError(f"the core sets {', '.join(core_sets)} share a core; give every core to one device")
     with exclusively(everything, map(visible_gpu, range(torch.cuda.device_count()))):
-        return _measured_cluster(core_sets, cores)
+        devices = [*_core_devices(core_sets, cores), *_cuda_devices()]
+    if not devices:
+        raise InputError("no core set is named and this machine has no CUDA device; name core sets, for example cpu:0 and cpu:1")
+    names, kinds = [device.name for device in devices], [device.kind for device in devices]
+    return linked(devices, measured_links(names, kinds))
 
 
-def _measured_cluster(core_sets: Sequence[str], cores: Sequence[tuple[int, ...]]) -> Cluster:
+def _core_devices(core_sets: Sequence[str], cores: Sequence[tuple[int, ...]]) -> list[Device]:
     num_cores = sum(map(len, cores))
     memory_bytes = _memory_bytes()
     devices: list[Device] = []
@@ -77,11 +81,7 @@ def _measured_cluster(core_sets: Sequence[str], cores: Sequence[tuple[int, ...]]
                 op_overhead_s=op_overhead_s,
             )
         )
-    devices += _cuda_devices()
-    if not devices:
-        raise InputError("no core set is named and this machine has no CUDA device; name core sets, for example cpu:0 and cpu:1")
-    names, kinds = [device.name for device in devices], [device.kind for device in devices]
-    return linked(devices, measured_links(names, kinds))
+    return devices
 
 
 def _cores_of_set(name: str) -> tuple[int, ...]:
@@ -94,20 +94,24 @@ def _cores_of_set(name: str) -> tuple[int, ...]:
 def measured_links(names: Sequence[str], kinds: Sequence[str]) -> dict[tuple[int, int], Link]:
     """The link of every ordered pair of these devices of this machine; devices of one kind share what was measured between two of them.
 
-    Raises `InputError` when a name is no device of this machine.
+    Raises `InputError` when a name is no device of this machine, or another process keeps measuring on one.
     """
     cores = [cores_of(name) for name in names]
+    gpus = [visible_gpu(torch.device(name).index) for name, own in zip(names, cores, strict=True) if not own]
     measured: dict[tuple[str, str], Link] = {}
     links: dict[tuple[int, int], Link] = {}
-    for i, j in itertools.permutations(range(len(names)), 2):
-        pair = (kinds[i], kinds[j])
-        if pair not in measured:
-            if cores[i] and cores[j]:
-                measured[pair] = core_link(cores[i], cores[j])
-            else:
-                ends = (torch.device("cpu") if own else torch.device(name) for own, name in ((cores[i], names[i]), (cores[j], names[j])))
-                measured[pair] = copy_link(*ends)
-        links[i, j] = measured[pair]
+    with exclusively(itertools.chain(*cores), gpus):
+        for i, j in itertools.permutations(range(len(names)), 2):
+            pair = (kinds[i], kinds[j])
+            if pair not in measured:
+                if cores[i] and cores[j]:
+                    measured[pair] = core_link(cores[i], cores[j])
+                else:
+                    ends = (
+                        torch.device("cpu") if own else torch.device(name) for own, name in ((cores[i], names[i]), (cores[j], names[j]))
+                    )
+                    measured[pair] = copy_link(*ends)
+            links[i, j] = measured[pair]
     return links
 
 
