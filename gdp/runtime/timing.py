@@ -130,10 +130,10 @@ class Comparison:
 
 def interval_rank(num_values: int, *, confidence: float = 0.95) -> int:
     """The largest k for which the k-th smallest and the k-th largest value enclose the median with at least `confidence`; 0 when there is none."""
-    tail, rank = 0.0, 0
+    outcomes, tail, rank = 2**num_values, 0, 0  # whole numbers, which no number of values overflows
     while rank < num_values // 2:
-        tail += math.comb(num_values, rank) * 0.5**num_values
-        if 1 - 2 * tail < confidence:
+        tail += math.comb(num_values, rank)
+        if 1 - 2 * tail / outcomes < confidence:
             break
         rank += 1
     return rank

@@ -24,6 +24,10 @@ def test_ranks_are_those_of_the_tables(num_values, rank):
     assert interval_rank(num_values) == rank
 
 
+def test_ranks_of_very_many_values_are_those_of_the_normal_approximation():
+    assert interval_rank(4000) == pytest.approx(2000 - 1.96 * math.sqrt(4000) / 2, abs=1)
+
+
 def test_interval_of_known_values():
     interval = median_interval([3.0, 1.0, 2.0, 6.0, 5.0, 4.0, 9.0, 8.0, 7.0])
     assert (interval.low, interval.median, interval.high) == (2.0, 5.0, 8.0)
