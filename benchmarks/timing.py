@@ -245,7 +245,8 @@ def on_this_machine(console: Console, *, equals: int, per_difference: int, calib
         same = [compared(base) for _ in range(equals)]
         differences = []
         for aimed in DIFFERENCES:
-            slower = placement(captured, pieces_on_first=round(aimed / (all_pieces.ratio - 1) * NUM_PIECES))
+            pieces = round(aimed / max(all_pieces.ratio - 1, aimed) * NUM_PIECES)
+            slower = placement(captured, pieces_on_first=pieces)
             true = compared(slower, calibration_pairs)
             seen = [compared(slower) for _ in range(per_difference)]
             told = share(one.verdict == "slower" for one in seen)
@@ -268,6 +269,7 @@ def on_this_machine(console: Console, *, equals: int, per_difference: int, calib
         "step_ms": 1e3 * float(np.median([one.incumbent_s for one in same])),
         "num_pairs": NUM_PAIRS,
         "equals": equals,
+        "all_pieces": all_pieces.ratio - 1,
         "verdicts_on_equals": verdicts,
         "median_tellable": float(np.median([one.tellable for one in same])),
         "largest_ratio_error": max(abs(one.ratio - 1) for one in same),
