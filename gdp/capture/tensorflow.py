@@ -217,7 +217,7 @@ def _is_folded(op: Any, folded: set[str]) -> bool:
 
 def _op_shapes(op: Any) -> OpShapes:
     defined = set(op.node_def.attr)
-    attributes: Mapping[str, object] = {key: op.get_attr(key) for key in _ASKED_ATTRIBUTES if key in defined}
+    attributes: Mapping[str, object] = {key: _attribute(op, key) for key in _ASKED_ATTRIBUTES if key in defined}
     data = [tensor for tensor in op.inputs if not is_handle(tensor, op)]
     results = [tensor for tensor in op.outputs if not is_handle(tensor, op)]
     return OpShapes(
@@ -229,6 +229,12 @@ def _op_shapes(op: Any) -> OpShapes:
         num_handles=len(op.inputs) - len(data),
         attributes=attributes,
     )
+
+
+def _attribute(op: Any, key: str) -> object:
+    """An attribute of an op; texts are `bytes` to TensorFlow."""
+    value = op.get_attr(key)
+    return value.decode() if isinstance(value, bytes) else value
 
 
 def _count_unknown(ops: Sequence[Any], source: str) -> int:

@@ -22,6 +22,8 @@ class Lowered:
     """nodes that must run, too, for their effects: assignments of variables."""
     variables: tuple[tuple[str, Any], ...]
     """each `VarHandleOp` node with the `tf.Variable` it stands for."""
+    captured: tuple[tuple[str, Any], ...] = ()
+    """each `Placeholder` node that stands for a tensor from outside the function, which is no argument, with that tensor."""
 
 
 def lower(concrete_function: Any) -> Lowered:
@@ -40,12 +42,22 @@ def lower(concrete_function: Any) -> Lowered:
     variables = _replace_captured_handles(tf, concrete_function, graph_def)
     outputs = tuple(tensor.name for tensor in concrete_function.outputs)
     targets = tuple(dict.fromkeys(op.name for op in graph.control_outputs))
-    captured = {internal.name for _, internal in graph.captures}
-    inputs = tuple(tensor.op.name for tensor in graph.inputs if tensor.name not in captured)
+    closed_over = {internal.name for _, internal in graph.captures}
+    inputs = tuple(tensor.op.name for tensor in graph.inputs if tensor.name not in closed_over)
+    handles = {name for name, _ in variables}
+    captured = tuple((internal.op.name, external) for external, internal in graph.captures if internal.op.name not in handles)
     if any(node.op in _CALLS or node.op in {function.signature.name for function in graph_def.library.function} for node in graph_def.node):
         graph_def = _inline(tf, graph_def, [*inputs, *outputs, *targets])
     _split_identity_n(graph_def)
-    return Lowered(graph_def=_with_shapes(tf, graph_def), inputs=inputs, outputs=outputs, targets=targets, variables=variables)
+    left = {node.name for node in graph_def.node}
+    return Lowered(
+        graph_def=_with_shapes(tf, graph_def),
+        inputs=inputs,
+        outputs=outputs,
+        targets=targets,
+        variables=variables,
+        captured=tuple((name, value) for name, value in captured if name in left),
+    )
 
 
 _CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
