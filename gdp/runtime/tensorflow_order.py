@@ -14,7 +14,7 @@ import heapq
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-_SOURCES = frozenset({"Const", "VarHandleOp", "Placeholder", "NoOp"})
+SOURCES = frozenset({"Const", "VarHandleOp", "Placeholder", "NoOp"})
 """Ops that take no time and wait for nothing."""
 
 
@@ -49,7 +49,7 @@ def device_order(nodes: Sequence[Any], device: Sequence[int], *, merges: Sequenc
     waits: dict[str, tuple[str, ...]] = {}
     gates: list[Gate] = []
     for unit in _linear_order(nodes, device, merges):
-        members = [nodes[member] for member in unit if nodes[member].op not in _SOURCES]
+        members = [nodes[member] for member in unit if nodes[member].op not in SOURCES]
         if not members:
             continue
         last = before.get(device[unit[0]], ())

@@ -6,7 +6,7 @@ What has no fixed result is given one, or refused: random ops without a seed get
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -21,6 +21,7 @@ _HANDLES = (20, 21)
 """`DT_RESOURCE` and `DT_VARIANT`."""
 
 
+@runtime_checkable
 class FlatProgram(Protocol):
     """What `gdp.capture.tensorflow_lowering.lower` gives."""
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from gdp.runtime.arrays import difference, disturbed
 from gdp.runtime.serving import Kept, NotMeasured, answer, serve, step_times
+from gdp.runtime.tensorflow_order import SOURCES
 from gdp.runtime.tensorflow_program import read_program
 from gdp.runtime.tensorflow_session import Program, Results, Session
 from gdp.runtime.timing import Protocol, warm_up
@@ -96,7 +97,8 @@ class Bench:
             step_s()
             for one in session.trace()[1]:
                 op_s.setdefault(one.node, []).append(one.end_s - one.begin_s)
-        kernel_s = {name: float(np.median(seconds)) for name, seconds in op_s.items()}
+        own = {node.name for node in self._program.nodes if node.op not in SOURCES}
+        kernel_s = {name: float(np.median(seconds)) for name, seconds in op_s.items() if name in own}
         around_s = max(0.0, float(np.median(steps_s[-num_steps:])) - sum(kernel_s.values())) / max(1, len(kernel_s))
         return {"op_s": {name: seconds + around_s for name, seconds in kernel_s.items()}}
 

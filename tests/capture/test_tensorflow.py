@@ -85,6 +85,14 @@ def test_training_step_has_the_products_of_its_layers(dense: Graph) -> None:
     assert not (products & (dense.phase == Phase.UPDATE)).any()
 
 
+def test_an_einsum_has_the_operations_of_its_equation(tf: Any) -> None:
+    function = tf.function(lambda a, b: tf.einsum("btnh,bsnh->bnts", a, b)).get_concrete_function(
+        tf.TensorSpec((2, 3, 4, 5)), tf.TensorSpec((2, 6, 4, 5))
+    )
+    graph = capture_concrete_function(function, source="scores")
+    assert graph.flops[graph.op_type.index("Einsum")] == 2 * 2 * 3 * 4 * 5 * 6
+
+
 def test_parameters_are_where_their_variable_is(dense: Graph) -> None:
     weights = 4 * (FEATURES * HIDDEN + HIDDEN + HIDDEN * CLASSES + CLASSES)
     counter_and_rate = 8 + 4
