@@ -20,22 +20,22 @@ def bench(
     cluster: Annotated[str, typer.Option(help=machine.HELP)] = "local",
     pairs: Annotated[int, typer.Option(min=8, max=4096, help="how often the two are timed in turn")] = 48,
 ) -> None:
-    """Time a placement of a PyTorch model on this machine against its best single device."""
+    """Time a placement of a PyTorch or TensorFlow program on this machine against its best single device."""
     import numpy as np
 
     from gdp.baselines.single_device import single_devices
+    from gdp.cli.measured import measured_runtime
     from gdp.errors import InputError
     from gdp.measurement import Status
     from gdp.placement import Origin, Placement, read_placement
-    from gdp.runtime.pytorch import PyTorchRuntime
 
     console = Console(highlight=False, soft_wrap=True)
     captured = model.resolve_model(name)
     if captured.program is None:
-        raise InputError(f"{name} is a graph without a program that could run; name a PyTorch model as FILE.py:FUNCTION")
+        raise InputError(f"{name} is a graph without a program that could run; name a PyTorch or TensorFlow program as FILE.py:FUNCTION")
     target = machine.resolve_cluster(cluster)
     candidate = read_placement(placement, captured.graph, target)
-    with PyTorchRuntime(captured.program, captured.example_inputs) as runtime, console.status("timing the single devices"):
+    with measured_runtime(captured) as runtime, console.status("timing the single devices"):
         alone = [Placement(device=row.copy(), origin=Origin(placer="single-device")) for row in single_devices(captured.graph, target)]
         measured = [runtime(captured.graph, target, one) for one in alone]
         fastest = int(np.argmin([one.step_time_s for one in measured]))

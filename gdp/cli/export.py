@@ -38,7 +38,9 @@ def export(
     if to is Format.CSV:
         write_placement_csv(out, captured.graph, target, placed)
     else:
-        if captured.program is None:
+        from torch.export import ExportedProgram
+
+        if not isinstance(captured.program, ExportedProgram):
             raise InputError(f"{name} is no PyTorch program, so it has no modules to map; export it as csv")
         write_text(out, json.dumps(device_map(captured.program, captured.graph, target, placed), indent=1) + "\n")
     typer.echo(f"wrote {out}")

@@ -31,10 +31,10 @@ class SimulatorConfig:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class PyTorchConfig:
-    """Measured step times on this machine, screened by the simulator with measured op times."""
+class MeasuredConfig:
+    """Measured step times of a program on this machine, screened by the simulator with measured op times."""
 
-    kind: Literal["pytorch"]
+    kind: Literal["pytorch", "tensorflow"]
     measured_per_update: int
     """placements of an update that really run."""
     max_time_s: float
@@ -61,7 +61,7 @@ class FinetuneSettings:
     features: FeatureConfig
     policy: PolicyConfig
     runtime: dict[str, Any]
-    """the fields of `SimulatorConfig` or `PyTorchConfig`, told apart by `kind`."""
+    """the fields of `SimulatorConfig` or `MeasuredConfig`, told apart by `kind`."""
     reward: RewardConfig
     learner: LearnConfig
     tracker: TrackerConfig

@@ -14,14 +14,15 @@ from gdp.candidate import Candidate
 from gdp.cli.candidates import ZERO_SHOT, refuse_impossible_memory, refuse_unknown_times, refuse_when_nothing_runs
 from gdp.cli.configured_cluster import configured_cluster
 from gdp.cli.fill import fill
-from gdp.cli.finetune_config import FinetuneSettings, PyTorchConfig, SimulatorConfig
+from gdp.cli.finetune_config import FinetuneSettings, MeasuredConfig, SimulatorConfig
 from gdp.cli.finetune_files import against_all_cores, finetune_section, write_checkpoint, write_result
+from gdp.cli.measured import refuse_other_programs
 from gdp.cli.model import Model, resolve_model
 from gdp.cli.process import stop_signal
 from gdp.cli.progress import progress_bar, ratio_note
 from gdp.cli.report_data import write_page
 from gdp.cli.run_folder import CLUSTER, SNAPSHOT, holds_run_of, how_to_continue, identity, run_folder, run_id
-from gdp.cli.runtimes import Judges, open_judges, refuse_graph_alone
+from gdp.cli.runtimes import Judges, open_judges
 from gdp.cli.table import candidates_table
 from gdp.errors import InputError, printable
 from gdp.hub.load import load, resolve
@@ -81,8 +82,8 @@ def run(
     cluster = configured_cluster(settings.cluster, source, kept=folder / CLUSTER if continues else None)
     assert cluster is not None
     model = model or resolve_model(settings.workload.name)
-    if isinstance(runtime_config, PyTorchConfig):
-        refuse_graph_alone(model)
+    if isinstance(runtime_config, MeasuredConfig):
+        refuse_other_programs(model, runtime_config.kind)
     refuse_unknown_times(model.graph, cluster)
     refuse_impossible_memory(model.graph, cluster)
     own = identity(config, program=model.graph.sha256, cluster=cluster.sha256, policy=origin.revision)
@@ -173,12 +174,12 @@ def run(
     return Finished(verdict=result.verdict, table=table, section=section)
 
 
-def _runtime_config(settings: FinetuneSettings) -> SimulatorConfig | PyTorchConfig:
+def _runtime_config(settings: FinetuneSettings) -> SimulatorConfig | MeasuredConfig:
     kind = settings.runtime.get("kind")
-    if kind == "pytorch":
-        return fill(PyTorchConfig, settings.runtime, where="runtime")
+    if kind in ("pytorch", "tensorflow"):
+        return fill(MeasuredConfig, settings.runtime, where="runtime")
     if kind != "simulator":
-        raise InputError(f"runtime.kind is {kind!r}; it must be simulator or pytorch")
+        raise InputError(f"runtime.kind is {kind!r}; it must be simulator, pytorch or tensorflow")
     return fill(SimulatorConfig, settings.runtime, where="runtime")
 
 

@@ -1,4 +1,4 @@
-"""What a user may name as MODEL: a workload of the catalog, `file.py:function`, a graph file, or a profile of PipeDream or DOPPLER."""
+"""What a user may name as MODEL: a workload of the catalog, `file.py:function`, a SavedModel, a graph file, or a profile of PipeDream or DOPPLER."""
 
 import contextlib
 import dataclasses
@@ -17,21 +17,27 @@ from gdp.runtime.verdict import Dispatch
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
 
+    from gdp.capture.tensorflow_program import TensorFlowProgram
+
 GRAPH, PROFILE = "graph.parquet", "profile.json"
 """What `gdp profile` writes side by side."""
 
-HELP = "a workload of the catalog, FILE.py:FUNCTION that returns (module, example inputs) or a TrainingStep, a graph file (.parquet), or a profile (graph.txt:KIND)"
+HELP = (
+    "a workload of the catalog, FILE.py:FUNCTION that returns (module, example inputs), a TrainingStep or a TensorFlowProgram, a SavedModel (FOLDER or FOLDER:SIGNATURE), "
+    "a graph file (.parquet), or a profile (graph.txt:KIND)"
+)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class Model:
-    """A captured model; one that came from PyTorch can be run, too."""
+    """A captured model; one that came from PyTorch or TensorFlow with its program can be run, too."""
 
     graph: Graph
-    program: "ExportedProgram | None"
+    program: "ExportedProgram | TensorFlowProgram | None"
     example_inputs: tuple[Any, ...]
+    """of an exported program."""
     dispatch: Dispatch = "ready_order"
-    """how its devices choose what to run: a PyTorch program's queue keeps the program's order, TensorFlow's executor takes what is ready."""
+    """how its devices choose what to run: those that run a program here keep the program's order, TensorFlow's own executor takes what is ready."""
     note: str = ""
     """what a user should know of it before relying on what is predicted."""
 
@@ -50,6 +56,11 @@ def resolve_model(text: str) -> Model:
     if ".py:" in text:
         with _kept_process():
             return _from_function(text)
+    folder, _, signature = text.rpartition(":") if not os.path.isdir(text) and ":" in text else (text, "", "serving_default")
+    if os.path.isfile(os.path.join(folder, "saved_model.pb")):
+        from gdp.capture.tensorflow_program import saved_model_program
+
+        return _from_tensorflow(saved_model_program(Path(folder), signature=signature))
     if text.endswith(".py") and os.path.isfile(text):
         raise InputError(f"{text} is a file; name the function in it that returns (module, example inputs): {text}:FUNCTION")
     from gdp.workloads.catalog import workload
@@ -99,17 +110,26 @@ def _from_function(text: str) -> Model:
         raise InputError(f"{text} raised {type(error).__name__}: {error}; run it by itself and mend it") from error
     if isinstance(result, Graph):
         return Model(graph=result, program=None, example_inputs=())
+    from gdp.capture.tensorflow_program import TensorFlowProgram
     from gdp.capture.torch_training import TrainingStep, capture_training
 
+    if isinstance(result, TensorFlowProgram):
+        return _from_tensorflow(result)
     if isinstance(result, TrainingStep):
         captured = capture_training(result)
         inputs = (result.inputs, result.targets)
         return Model(graph=captured.graph, program=captured.program, example_inputs=inputs, dispatch="program_order")
     if not isinstance(result, tuple) or len(result) != 2:
         raise InputError(
-            f"{text} returned {type(result).__name__}; it must return (module, example inputs), a gdp.capture.torch_training.TrainingStep or a gdp.Graph"
+            f"{text} returned {type(result).__name__}; it must return (module, example inputs), a gdp.capture.torch_training.TrainingStep, "
+            "a gdp.capture.tensorflow_program.TensorFlowProgram or a gdp.Graph"
         )
     return _from_module(*result, where=text)
+
+
+def _from_tensorflow(program: "TensorFlowProgram") -> Model:
+    """A session of gdp's own runs a device's ops in the program's order."""
+    return Model(graph=program.graph, program=program, example_inputs=(), dispatch="program_order")
 
 
 @contextlib.contextmanager

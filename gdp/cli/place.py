@@ -25,7 +25,7 @@ def place(
     dispatch: Annotated[
         Dispatch | None,
         typer.Option(
-            help="which ready op a device takes; else program_order for a PyTorch program, which its queue keeps, and ready_order for other graphs"
+            help="which ready op a device takes; else program_order for a program that can be run here, and ready_order for other graphs"
         ),
     ] = None,
     out: Annotated[Path, typer.Option(help="folder for placement.json and report.html")] = Path("runs/place"),

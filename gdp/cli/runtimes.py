@@ -13,7 +13,8 @@ from pydantic import TypeAdapter
 from gdp.atomic_file import write_text
 from gdp.bounded_file import read_bounded
 from gdp.cli.comparisons import kept_in
-from gdp.cli.finetune_config import PyTorchConfig, SimulatorConfig
+from gdp.cli.finetune_config import MeasuredConfig, SimulatorConfig
+from gdp.cli.measured import MeasuredRuntime, measured_runtime
 from gdp.cli.model import Model
 from gdp.cluster import Cluster
 from gdp.errors import InputError
@@ -23,7 +24,6 @@ from gdp.measurement import Measurement, MeasurementBatch, Objective, Runtime, s
 from gdp.placement import Placement
 from gdp.plain_json import parse_json
 from gdp.runtime.journal import Journal
-from gdp.runtime.pytorch import PyTorchRuntime
 from gdp.runtime.screened import ScreenedRuntime
 from gdp.runtime.simulator import Simulator
 from gdp.runtime.timing import Comparison, Protocol
@@ -70,11 +70,11 @@ class _OneByOne:
 
 @contextmanager
 def open_judges(
-    config: SimulatorConfig | PyTorchConfig, model: Model, cluster: Cluster, *, objective: Objective, folder: Path
+    config: SimulatorConfig | MeasuredConfig, model: Model, cluster: Cluster, *, objective: Objective, folder: Path
 ) -> Iterator[Judges]:
     """The runtimes that `config` asks for; a real one is ended on leaving. Its profile and its journal of measurements are kept in `folder`.
 
-    Measured times need a model with a program (`refuse_graph_alone`).
+    Measured times need a model with a program (`refuse_other_programs`).
     """
     if isinstance(config, SimulatorConfig):
         simulator = Simulator(dispatch=config.dispatch, num_threads=config.num_threads)
@@ -82,11 +82,10 @@ def open_judges(
             graph=model.graph, predictor=simulator, proposed=simulator, judge=simulator, screened=None, compare=None, compare_all_cores=None
         )
         return
-    assert model.program is not None
     with Journal(folder / JOURNAL) as journal:
         known, kept = journal.incumbent(model.graph, cluster), folder / COMPARISONS
         protocol = Protocol(max_warm_up=5, max_time_s=config.max_time_s)
-        with PyTorchRuntime(model.program, model.example_inputs, timeout_s=config.timeout_s, protocol=protocol, incumbent=known) as runtime:
+        with measured_runtime(model, timeout_s=config.timeout_s, protocol=protocol, incumbent=known) as runtime:
             graph = _profiled(model.graph, cluster, runtime, folder / PROFILE)
             simulator = Simulator(dispatch="program_order", num_threads=config.num_threads)
             screened = ScreenedRuntime(
@@ -114,16 +113,7 @@ def open_judges(
             )
 
 
-def refuse_graph_alone(model: Model) -> None:
-    """Raises `InputError` when the model has no program whose steps could be measured."""
-    if model.program is None:
-        raise InputError(
-            f"runtime=pytorch runs a PyTorch program, but the workload is a graph alone ({model.graph.source}); "
-            "name FILE.py:FUNCTION that returns (module, example inputs) or a TrainingStep, or use runtime=simulator"
-        )
-
-
-def _profiled(graph: Graph, cluster: Cluster, runtime: PyTorchRuntime, path: Path) -> Graph:
+def _profiled(graph: Graph, cluster: Cluster, runtime: MeasuredRuntime, path: Path) -> Graph:
     """The graph with measured op times: those in the file of an earlier start, else newly measured and kept there."""
     if not path.exists():
         profile = runtime.profile(graph, cluster)

@@ -9,7 +9,7 @@ import pytest
 
 from gdp.bundled import bundled
 from gdp.cli.fill import fill
-from gdp.cli.finetune_config import FinetuneSettings, NamedWorkload, PyTorchConfig, SimulatorConfig
+from gdp.cli.finetune_config import FinetuneSettings, MeasuredConfig, NamedWorkload, SimulatorConfig
 from gdp.cli.hydra_config import check_overrides, composed, launch, options, resolved, translate
 from gdp.cli.train_config import TrainConfig
 from gdp.errors import InputError
@@ -43,9 +43,10 @@ def test_every_learner(name: str) -> None:
     _train(f"learner={name}")
 
 
-def test_both_runtimes() -> None:
-    assert options("runtime") == ["pytorch", "simulator"]
-    fill(PyTorchConfig, _finetune("runtime=pytorch").runtime, where="runtime")
+def test_every_runtime() -> None:
+    assert options("runtime") == ["pytorch", "simulator", "tensorflow"]
+    for name in ("pytorch", "tensorflow"):
+        assert fill(MeasuredConfig, _finetune(f"runtime={name}").runtime, where="runtime").kind == name
     fill(SimulatorConfig, _finetune("runtime=simulator").runtime, where="runtime")
 
 

@@ -93,22 +93,6 @@ def test_what_is_not_a_placement_is_invalid(program: TensorFlowProgram, runtime:
     assert measurement.status == Status.INVALID and "colocation group" in measurement.detail
 
 
-def test_a_killed_or_hanging_worker_is_a_status_and_the_next_measurement_works(
-    program: TensorFlowProgram, runtime: TensorFlowRuntime, cluster: Cluster
-) -> None:
-    graph = program.graph
-    check_ok(runtime(graph, cluster, one(graph)))
-    assert runtime.worker_pid is not None
-    os.kill(runtime.worker_pid, signal.SIGKILL)
-    failed = runtime(graph, cluster, one(graph))
-    assert failed.status == Status.FAILED and "SIGKILL" in failed.detail
-    check_ok(runtime(graph, cluster, one(graph)))
-    stopped = runtime.worker_pid
-    os.kill(stopped, signal.SIGSTOP)
-    assert runtime(graph, cluster, one(graph)).status == Status.TIMED_OUT
-    assert not os.path.exists(f"/proc/{stopped}")
-
-
 def test_comparisons_and_profile(program: TensorFlowProgram, runtime: TensorFlowRuntime, cluster: Cluster) -> None:
     graph = program.graph
     compared = runtime.compare(graph, cluster, one(graph), alternating(graph), num_pairs=8)
@@ -260,3 +244,19 @@ def test_user_mistakes_are_told(program: TensorFlowProgram, cluster: Cluster) ->
         with pytest.raises(InputError, match="captured from this program"):
             runtime(other, cluster, one(other))
         assert runtime.worker_pid is None
+
+
+def test_a_killed_or_hanging_worker_is_a_status_and_the_next_measurement_works(
+    program: TensorFlowProgram, runtime: TensorFlowRuntime, cluster: Cluster
+) -> None:
+    graph = program.graph
+    check_ok(runtime(graph, cluster, one(graph)))
+    assert runtime.worker_pid is not None
+    os.kill(runtime.worker_pid, signal.SIGKILL)
+    failed = runtime(graph, cluster, one(graph))
+    assert failed.status == Status.FAILED and "SIGKILL" in failed.detail
+    check_ok(runtime(graph, cluster, one(graph)))
+    stopped = runtime.worker_pid
+    os.kill(stopped, signal.SIGSTOP)
+    assert runtime(graph, cluster, one(graph)).status == Status.TIMED_OUT
+    assert not os.path.exists(f"/proc/{stopped}")
