@@ -16,6 +16,7 @@ from gdp.runtime.tensorflow_session import Program
 _NO_TWO_RUNS_EQUAL = frozenset(
     {"NonDeterministicInts", "Timestamp", "PyFunc", "PyFuncStateless", "EagerPyFunc", "IteratorGetNext", "IteratorV2"}
 )
+_BRANCHES = frozenset({"Switch", "Merge", "RefSwitch", "RefMerge"})
 _REFERENCES = frozenset({"Variable", "VariableV2"})
 _HANDLES = (20, 21)
 """`DT_RESOURCE` and `DT_VARIANT`."""
@@ -112,6 +113,10 @@ def _refuse_what_cannot_be_measured(program: FlatProgram, nodes: Mapping[str, An
         if node.op in _NO_TWO_RUNS_EQUAL:
             raise InputError(
                 f"node {name!r} of the program is a {node.op}, which gives another result in every run, so a placement cannot be checked; give its result as an input"
+            )
+        if node.op in _BRANCHES:
+            raise InputError(
+                f"node {name!r} of the program is a {node.op}: what runs after it depends on data, so it cannot be run in a fixed order; make the condition a Python value"
             )
         if node.op in _REFERENCES:
             raise InputError(

@@ -160,6 +160,7 @@ class Session:
 
 
 _HOST = "/job:localhost/replica:0/task:0"
+_STREAMS = "/stream:all"
 
 
 def wrong_devices(partition_graphs: Sequence[Any], device: Mapping[str, str]) -> str:
@@ -172,20 +173,21 @@ def wrong_devices(partition_graphs: Sequence[Any], device: Mapping[str, str]) ->
 
 
 def op_times(step_stats: Any) -> list[OpTime]:
-    """When every node ran: on a CPU its kernel, on a GPU what it had the device do, from its first piece of work to its last."""
-    gpus_at_work = {one.device.partition("/stream:")[0] for one in step_stats.dev_stats if "/stream:all" in one.device}
+    """When every node ran: on a CPU its kernel, on a GPU what it had the device do, from its first piece of work to its last.
+
+    A GPU's work is listed apart from what the host did to launch it, by `node:type`, in microseconds (`xplane_to_step_stats.cc`).
+    """
+    at_work = {_HOST + one.device.removesuffix(_STREAMS): one for one in step_stats.dev_stats if one.device.endswith(_STREAMS)}
+    on_host = {one.device: one for one in step_stats.dev_stats if one.device.startswith(_HOST)}
     spans: dict[tuple[str, str], tuple[int, int]] = {}
-    for one in step_stats.dev_stats:
-        device, on_stream, stream = one.device.partition("/stream:")
-        if stream not in ("", "all") or (not on_stream and device in gpus_at_work) or "memcpy" in one.device:
-            continue
+    for device, one in {**on_host, **at_work}.items():
         for node in one.node_stats:
             start_ns = node.all_start_nanos or 1000 * node.all_start_micros
-            begin_ns = start_ns + node.op_start_rel_nanos
-            end_ns = start_ns + max(node.op_end_rel_nanos, node.op_start_rel_nanos)
+            begin_ns = start_ns + (node.op_start_rel_nanos or 1000 * node.op_start_rel_micros)
+            end_ns = start_ns + (node.op_end_rel_nanos or 1000 * node.op_end_rel_micros)
             key = (node.node_name.partition(":")[0], device)
-            first, last = spans.get(key, (begin_ns, end_ns))
-            spans[key] = (min(first, begin_ns), max(last, end_ns))
+            first, last = spans.get(key, (begin_ns, begin_ns))
+            spans[key] = (min(first, begin_ns), max(last, end_ns, begin_ns))
     origin = min((begin_ns for begin_ns, _ in spans.values()), default=0)
     return [
         OpTime(node=node, device=device, begin_s=(begin_ns - origin) * 1e-9, end_s=(end_ns - origin) * 1e-9)

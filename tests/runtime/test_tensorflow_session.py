@@ -121,31 +121,32 @@ def test_an_op_elsewhere_is_told() -> None:
     assert "does not say" in wrong_devices([], device)
 
 
-def stats(device: str, *nodes: tuple[str, int, int, int]) -> Any:
-    return SimpleNamespace(
-        device=device,
-        node_stats=[
-            SimpleNamespace(node_name=name, all_start_nanos=start, all_start_micros=0, op_start_rel_nanos=begin, op_end_rel_nanos=end)
-            for name, start, begin, end in nodes
-        ],
-    )
+def stats(device: str, *nodes: dict[str, Any]) -> Any:
+    step_stats_pb2 = pytest.importorskip("tensorflow.core.framework.step_stats_pb2")
+    return step_stats_pb2.DeviceStepStats(device=device, node_stats=[step_stats_pb2.NodeExecStats(**node) for node in nodes])
+
+
+def kernel(start_us: int, took_us: int) -> dict[str, Any]:
+    return {"node_name": "b:MatMul", "all_start_micros": 10**15 + start_us, "op_start_rel_micros": 0, "op_end_rel_micros": took_us}
 
 
 def test_step_statistics_of_cpu_and_gpu() -> None:
     """A GPU's kernels count from the first to the last, not what the host took to launch them, nor copies."""
+    host, start = "/job:localhost/replica:0/task:0/device:", {"all_start_micros": 10**15, "all_start_nanos": 10**18}
     step = SimpleNamespace(
         dev_stats=[
-            stats("host/CPU:0", ("a", 10**18, 0, 5000)),
-            stats("host/GPU:0", ("b", 10**18, 0, 1000)),
-            stats("host/GPU:0/stream:all", ("b:MatMul", 10**18 + 6000, 0, 1000), ("b:MatMul", 10**18 + 8000, 0, 1500)),
-            stats("host/GPU:0/stream:7", ("b:MatMul", 10**18 + 6000, 0, 1000)),
-            stats("host/memcpy", ("edge", 10**18, 0, 10**6)),
+            stats(f"{host}CPU:0", {"node_name": "a", **start, "op_start_rel_nanos": 500, "op_end_rel_nanos": 5000}),
+            stats(f"{host}GPU:0", {"node_name": "b", **start, "op_start_rel_nanos": 500, "op_end_rel_nanos": 1000}),
+            stats("/device:GPU:0/stream:all", kernel(6, 1), kernel(8, 2)),
+            stats("/device:GPU:0/stream:7", kernel(6, 1), kernel(8, 2)),
+            stats("/device:GPU:0/memcpy", kernel(0, 1000)),
+            stats("/device:GPU:0/sync", kernel(0, 1000)),
         ]
     )
     spans = {(one.node, one.device): (one.begin_s, one.end_s) for one in op_times(step)}
-    assert spans.keys() == {("a", "host/CPU:0"), ("b", "host/GPU:0")}
-    assert spans["a", "host/CPU:0"] == pytest.approx((0, 5e-6))
-    assert spans["b", "host/GPU:0"] == pytest.approx((6e-6, 9.5e-6))
+    assert spans.keys() == {("a", f"{host}CPU:0"), ("b", f"{host}GPU:0")}
+    assert spans["a", f"{host}CPU:0"] == pytest.approx((0, 4.5e-6))
+    assert spans["b", f"{host}GPU:0"] == pytest.approx((5.5e-6, 9.5e-6))
 
 
 def test_differences_of_arrays() -> None:
