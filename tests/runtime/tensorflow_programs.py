@@ -88,6 +88,19 @@ def tied_training() -> TensorFlowProgram:
     return function_program(traced, [inputs], source="tied, training", owner=(weight, bias, scale))
 
 
+def bias_before_batch_norm() -> TensorFlowProgram:
+    """The gradient of such a bias is zero but for rounding, and Adam divides it by itself."""
+    keras, generator = _keras(), np.random.default_rng(4)
+    x = keras.Input((8, 8, 3))
+    y = keras.layers.BatchNormalization()(keras.layers.Conv2D(4, 3)(x))
+    y = keras.layers.BatchNormalization()(keras.layers.Conv2D(4, 3)(keras.layers.ReLU()(y)))
+    model = keras.Model(x, keras.layers.Dense(CLASSES)(keras.layers.GlobalAveragePooling2D()(y)))
+    inputs, labels = generator.standard_normal((BATCH, 8, 8, 3), np.float32), generator.integers(0, CLASSES, BATCH).astype(np.int32)
+    return keras_training_program(
+        model, _loss, keras.optimizers.Adam(0.01), inputs=inputs, labels=labels, source="a bias before batch norm"
+    )
+
+
 def drawing() -> TensorFlowProgram:
     """Random numbers of ops without seeds."""
     tf = import_tensorflow()

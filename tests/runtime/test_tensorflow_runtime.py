@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from branching_net import CORES, NAMES, core_cluster
-from tensorflow_programs import as_worker_reads, convolutions_training, drawing, tied_training
+from tensorflow_programs import as_worker_reads, bias_before_batch_norm, convolutions_training, drawing, tied_training
 
 from gdp.capture.tensorflow_import import import_tensorflow
 from gdp.capture.tensorflow_program import TensorFlowProgram, function_program, graph_def_program, saved_model_program
@@ -135,6 +135,21 @@ def test_results_that_differ_from_the_reference_are_a_failure(bench: Bench, tmp_
     measure = {"command": "measure", "devices": NAMES, "candidate": [0] * captured.graph.num_ops, "incumbent": None}
     failed = bench.answer({**measure, "protocol": {"max_warm_up": 1, "max_pairs": 6}})["failed"]
     assert failed.startswith(f"the results differ from those of the unplaced program: variable {name!r} by up to 0.01")
+
+
+def test_updates_that_are_nothing_but_rounding_are_no_difference(bench: Bench, tmp_path: Path) -> None:
+    captured = bias_before_batch_norm()
+    graph = captured.graph
+    assert loaded(bench, captured, tmp_path) == {"ok": True}
+    apart = alternating(graph).device.copy()
+    apart[[op for op in range(graph.num_ops) if graph.op_type[op] == "BiasAdd"]] = 1  # so that no bias is merged with its convolution
+    apart[[op for op in range(graph.num_ops) if graph.op_type[op] == "Conv2D"]] = 0
+    measure = {"command": "measure", "devices": NAMES, "candidate": apart.tolist(), "incumbent": None}
+    assert "candidate_s" in bench.answer({**measure, "protocol": {"max_warm_up": 1, "max_pairs": 6}})
+    # the oracle of this test: without what rounding alone does, the same run is told to differ
+    bench._kept.clear()
+    bench._disturbed = bench._reference
+    assert "variable" in bench.answer({**measure, "protocol": {"max_warm_up": 1, "max_pairs": 6}})["failed"]
 
 
 @pytest.mark.slow
