@@ -34,13 +34,13 @@ def profile(
     """Measure MODEL op by op on this machine, and how long transfers between its devices take; `gdp place` then predicts with what was measured."""
     from gdp.baselines.single_device import single_devices
     from gdp.capture.parquet import write_graphs
+    from gdp.cli.measured import measured_runtime
     from gdp.cluster import write_cluster
     from gdp.measurement import Status
     from gdp.placement import Origin, Placement
     from gdp.runtime.fingerprint import fingerprint
     from gdp.runtime.local import linked, measured_links
     from gdp.runtime.profile import Profile, write_profile
-    from gdp.runtime.pytorch import PyTorchRuntime
     from gdp.runtime.simulator import Simulator
 
     if out.exists() and not out.is_dir():
@@ -48,10 +48,10 @@ def profile(
     console = Console(highlight=False, soft_wrap=True)
     captured = model.resolve_model(name)
     if captured.program is None:
-        raise InputError(f"{name} is a graph without a program that could run; name a PyTorch model as FILE.py:FUNCTION")
+        raise InputError(f"{name} is a graph without a program that could run; name a PyTorch or TensorFlow program as FILE.py:FUNCTION")
     target, graph = machine.resolve_cluster(cluster), captured.graph
     names = [device.name for device in target.devices]
-    with PyTorchRuntime(captured.program, captured.example_inputs) as runtime:
+    with measured_runtime(captured) as runtime:
         with console.status("timing ops"):
             seconds = runtime.profile(graph, target, num_steps=steps)
         with console.status("timing links"):
