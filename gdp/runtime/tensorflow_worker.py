@@ -14,7 +14,7 @@ import numpy as np
 
 from gdp.runtime.arrays import difference, disturbed
 from gdp.runtime.serving import Kept, NotMeasured, answer, serve, step_times
-from gdp.runtime.tensorflow_order import SOURCES
+from gdp.runtime.tensorflow_order import SOURCES, at_their_convolutions
 from gdp.runtime.tensorflow_program import read_program
 from gdp.runtime.tensorflow_session import Program, Results, Session
 from gdp.runtime.timing import Protocol, warm_up
@@ -100,7 +100,7 @@ class Bench:
         own = {node.name for node in self._program.nodes if node.op not in SOURCES}
         kernel_s = {name: float(np.median(seconds)) for name, seconds in op_s.items() if name in own}
         around_s = max(0.0, float(np.median(steps_s[-num_steps:])) - sum(kernel_s.values())) / max(1, len(kernel_s))
-        return {"op_s": {name: seconds + around_s for name, seconds in kernel_s.items()}}
+        return {"op_s": at_their_convolutions({name: seconds + around_s for name, seconds in kernel_s.items()}, self._program.nodes)}
 
     def _session(self, devices: list[str], placement: tuple[int, ...]) -> Session:
         """The program under a placement, its results checked once."""

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gdp.runtime.tensorflow_order import SOURCES, Order, device_order
+from gdp.runtime.tensorflow_order import SOURCES, Order, at_their_convolutions, device_order
 
 
 @dataclasses.dataclass
@@ -120,3 +120,13 @@ def test_neighbours_that_cannot_be_merged_are_no_unit() -> None:
 @pytest.mark.parametrize("merges", [True, False])
 def test_no_nodes_have_no_order(merges: bool) -> None:
     assert device_order([], [], merges=[merges]) == Order(waits={}, gates=())
+
+
+def test_the_time_of_a_merged_op_is_its_convolution_s() -> None:
+    nodes = convolution()
+    assert at_their_convolutions({"pad": 1.0, "sum": 5.0, "y": 2.0}, nodes) == {"pad": 1.0, "conv": 5.0, "y": 2.0}
+    apart = {"pad": 1.0, "conv": 4.0, "sum": 1.0}
+    assert at_their_convolutions(apart, nodes) == apart
+    gradients = [Node("g", "Read", []), Node("bias", "BiasAddGrad", ["g"]), Node("filter", "Conv2DBackpropFilter", ["g", "g", "g"])]
+    assert at_their_convolutions({"bias": 3.0}, gradients) == {"filter": 3.0}
+    assert at_their_convolutions({"filter": 3.0}, gradients) == {"filter": 3.0}

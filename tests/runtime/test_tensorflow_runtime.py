@@ -100,11 +100,10 @@ def test_comparisons_and_profile(program: TensorFlowProgram, runtime: TensorFlow
     unplaced = runtime.compare_with_all_cores(graph, cluster, alternating(graph), num_pairs=8)
     assert unplaced is not None and unplaced.num_pairs == 8 and unplaced.incumbent_s > 0
     seconds = runtime.profile(graph, cluster, num_steps=3)["core"]
-    # what oneDNN merges is known by one of its two names
-    assert 0 < (seconds > 0).sum() <= graph.works.sum() and (seconds[~graph.works] == 0).all()
-    merged = {"Conv2D", "BiasAdd", "BiasAddGrad", "Conv2DBackpropFilter", "Pad"}
+    # what oneDNN merges is known by its convolution's name
+    assert (seconds > 0).sum() > 0.8 * graph.works.sum() and (seconds[~graph.works] == 0).all()
     silent = {graph.op_type[op] for op in np.flatnonzero(graph.works & (seconds == 0))}
-    assert silent <= merged, silent
+    assert silent <= {"BiasAdd", "BiasAddGrad", "Pad"}, silent
     assert graph.with_measured_time({"core": seconds}).measured_time_s["core"] is not None
 
 
