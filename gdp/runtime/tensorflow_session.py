@@ -21,6 +21,10 @@ from gdp.runtime.core_sets import cores_in
 from gdp.runtime.serving import NotMeasured
 from gdp.runtime.tensorflow_order import Order, device_order
 
+_HOST = "/job:localhost/replica:0/task:0"
+_STREAMS = "/stream:all"
+_ALL_CORES = os.sched_getaffinity(0)
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class Program:
@@ -143,8 +147,7 @@ class Session:
         tf = self._tf
         sizes = {len(own) for own in cores.values()} or {1}
         available = sorted(core for own in cores.values() for core in own)
-        if available:
-            os.sched_setaffinity(0, available)  # the session's threads, made with it, inherit this
+        os.sched_setaffinity(0, available or _ALL_CORES)  # the session's threads, made with it, inherit this
         gpus = num_devices - len(cores)
         config = tf.compat.v1.ConfigProto(
             allow_soft_placement=unplaced,
@@ -157,10 +160,6 @@ class Session:
         if not unplaced:
             config.graph_options.rewrite_options.disable_meta_optimizer = True
         return tf.compat.v1.Session(graph=self._graph, config=config)
-
-
-_HOST = "/job:localhost/replica:0/task:0"
-_STREAMS = "/stream:all"
 
 
 def wrong_devices(partition_graphs: Sequence[Any], device: Mapping[str, str]) -> str:
