@@ -37,6 +37,7 @@ bench: env ## the benchmarks behind the published figures
 	$(BIN)/python benchmarks/simulator.py
 	$(BIN)/python benchmarks/agreement.py
 	$(BIN)/python benchmarks/grappler.py
+	$(BIN)/python benchmarks/tensorflow_order.py
 	$(BIN)/python benchmarks/zero_shot.py --out benchmarks/results/zero_shot.json
 	$(BIN)/python benchmarks/kill_resume.py --out benchmarks/results/kill_resume.json
 	$(BIN)/python benchmarks/timing.py
