@@ -3,8 +3,9 @@
 Between two sets of cores a tensor passes by reference. What that costs is timed as it happens in a step: from the moment when one core has written a tensor until another one,
 which waited for it, has read it through, less the time the reader takes over a tensor that it wrote itself. With a GPU at one end it is a copy, through pinned memory of the host.
 
-`seconds = latency + bytes / bandwidth` is fitted by least squares of the relative errors, so that small transfers count as much as large ones, with neither below zero. Of the
-trials of one size the lower quartile counts: other programs' load makes trials longer, never shorter.
+`seconds = latency + bytes / bandwidth` is fitted by least squares, with neither below zero. An error counts as a share of what was timed, for a hand-over of the whole time
+until the tensor was read: small transfers count as much as large ones, and a small difference of two long reads counts little. Of the trials of one size the lower quartile
+counts: other programs' load makes trials longer, never shorter.
 """
 
 import dataclasses
@@ -33,34 +34,33 @@ class Link:
     bandwidth_bytes_per_s: float
     num_bytes: tuple[int, ...]
     seconds: tuple[float, ...]
-    """of a transfer of so many bytes."""
-
-    @property
-    def median_error(self) -> float:
-        """Of the fit, as a share of what was timed."""
-        predicted = self.latency_s + np.array(self.num_bytes) / self.bandwidth_bytes_per_s
-        return float(np.median(np.abs(predicted / np.array(self.seconds) - 1)))
+    """of a transfer of so many bytes, as measured."""
+    median_error: float
+    """of the fit, as a share of what was timed."""
 
 
-def fit_link(num_bytes: Sequence[int], seconds: Sequence[float]) -> Link:
-    """The latency and bandwidth that explain `seconds` best; seconds are positive."""
+def fit_link(num_bytes: Sequence[int], seconds: Sequence[float], timed_s: Sequence[float] | None = None) -> Link:
+    """The latency and bandwidth that explain `seconds` best; their errors count as shares of `timed_s`, positive, or of themselves."""
     sizes, times = np.array(num_bytes, np.float64), np.array(seconds, np.float64)
-    rows = np.stack([1 / times, sizes / times], axis=1)
-    both = np.linalg.lstsq(rows, np.ones(len(times)), rcond=None)[0]
-    alone = [np.array([rows[:, 0].sum() / (rows[:, 0] ** 2).sum(), 0.0]), np.array([0.0, rows[:, 1].sum() / (rows[:, 1] ** 2).sum()])]
+    scale = times if timed_s is None else np.array(timed_s, np.float64)
+    rows, target = np.stack([1 / scale, sizes / scale], axis=1), times / scale
+    both = np.linalg.lstsq(rows, target, rcond=None)[0]
+    alone = [np.eye(2)[column] * max(0.0, float(rows[:, column] @ target / (rows[:, column] @ rows[:, column]))) for column in (0, 1)]
     possible = [each for each in (both, *alone) if (each >= 0).all()]
-    latency_s, seconds_per_byte = min(possible, key=lambda each: float(((rows @ each - 1) ** 2).sum()))
+    latency_s, seconds_per_byte = min(possible, key=lambda each: float(((rows @ each - target) ** 2).sum()))
     return Link(
         latency_s=max(float(latency_s), _LEAST_LATENCY_S),
         bandwidth_bytes_per_s=1 / max(float(seconds_per_byte), 1 / _MOST_BYTES_PER_S),
         num_bytes=tuple(num_bytes),
         seconds=tuple(seconds),
+        median_error=float(np.median(np.abs(rows @ np.array([latency_s, seconds_per_byte]) - target))),
     )
 
 
 def core_link(first: Sequence[int], second: Sequence[int], *, sizes: Sequence[int] = _SIZES, num_trials: int = 40) -> Link:
     """The link from the cores `first` to the cores `second`."""
-    return fit_link(sizes, [_hand_over_s(first, second, size, num_trials) for size in sizes])
+    added_s, timed_s = zip(*(_hand_over_s(first, second, size, num_trials) for size in sizes), strict=True)
+    return fit_link(sizes, added_s, timed_s)
 
 
 def copy_link(source: torch.device, destination: torch.device, *, sizes: Sequence[int] = _SIZES, num_trials: int = 20) -> Link:
@@ -68,12 +68,13 @@ def copy_link(source: torch.device, destination: torch.device, *, sizes: Sequenc
     return fit_link(sizes, [_copy_s(source, destination, size, num_trials) for size in sizes])
 
 
-def _hand_over_s(first: Sequence[int], second: Sequence[int], num_bytes: int, num_trials: int) -> float:
-    """Lower quartile of what a hand-over adds to the reading of a tensor; at least a nanosecond."""
+def _hand_over_s(first: Sequence[int], second: Sequence[int], num_bytes: int, num_trials: int) -> tuple[float, float]:
+    """Lower quartiles of what a hand-over adds to the reading of a tensor, and of all the time until it is read."""
     handed: SimpleQueue[float] = SimpleQueue()
     wanted: SimpleQueue[None] = SimpleQueue()
     sent, own, read = (torch.zeros(num_bytes // 4) for _ in range(3))
-    added_s: list[float] = []
+    timed_s: list[float] = []
+    own_s: list[float] = []
 
     def write() -> None:
         os.sched_setaffinity(0, first)
@@ -90,11 +91,11 @@ def _hand_over_s(first: Sequence[int], second: Sequence[int], num_bytes: int, nu
             own.fill_(trial)
             begin = perf_counter()
             torch.add(own, 1.0, out=read)
-            own_s = perf_counter() - begin
+            own_s.append(perf_counter() - begin)
             wanted.put(None)
             begin = handed.get()
             torch.add(sent, 1.0, out=read)
-            added_s.append(perf_counter() - begin - own_s)
+            timed_s.append(perf_counter() - begin)
 
     threads_before = torch.get_num_threads()
     threads = [threading.Thread(target=write, daemon=True), threading.Thread(target=take, daemon=True)]
@@ -103,7 +104,8 @@ def _hand_over_s(first: Sequence[int], second: Sequence[int], num_bytes: int, nu
     for thread in threads:
         thread.join()
     torch.set_num_threads(threads_before)
-    return max(float(np.quantile(added_s, 0.25)), _LEAST_LATENCY_S)
+    timed, own = float(np.quantile(timed_s, 0.25)), float(np.quantile(own_s, 0.25))
+    return (timed - own if timed > own else 0.0), timed
 
 
 @torch.inference_mode()

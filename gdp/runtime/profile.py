@@ -45,6 +45,7 @@ class _LinkDocument(BaseModel):
     bandwidth_bytes_per_s: Annotated[float, Field(gt=0, le=1e18, allow_inf_nan=False)]
     num_bytes: list[Annotated[int, Field(ge=1, lt=2**62)]]
     seconds: list[_Seconds]
+    median_error: _Seconds
 
 
 class _Document(BaseModel):
@@ -100,6 +101,7 @@ def read_profile(path: Path, graph: Graph) -> Profile:
                 bandwidth_bytes_per_s=link.bandwidth_bytes_per_s,
                 num_bytes=tuple(link.num_bytes),
                 seconds=tuple(link.seconds),
+                median_error=link.median_error,
             )
             for name, link in document.links.items()
         },

@@ -38,8 +38,14 @@ def test_what_was_written_is_read(tmp_path: Path) -> None:
         ({"op_time_s": {"core": [1.0]}}, "another graph"),
         ({"op_time_s": {"core": [0.0] * GRAPH.num_ops}}, "no second for any op on core"),
         ({"op_time_s": {"core": [-1.0] * GRAPH.num_ops}}, "op_time_s"),
-        ({"links": {"a": {"latency_s": 1.0, "bandwidth_bytes_per_s": 1.0, "num_bytes": [1], "seconds": []}}}, "fewer seconds than sizes"),
-        ({"links": {"a": {"latency_s": 0.0, "bandwidth_bytes_per_s": 1.0, "num_bytes": [], "seconds": []}}}, "latency_s"),
+        (
+            {"links": {"a": {"latency_s": 1.0, "bandwidth_bytes_per_s": 1.0, "num_bytes": [1], "seconds": [], "median_error": 0.0}}},
+            "fewer seconds than sizes",
+        ),
+        (
+            {"links": {"a": {"latency_s": 0.0, "bandwidth_bytes_per_s": 1.0, "num_bytes": [], "seconds": [], "median_error": 0.0}}},
+            "latency_s",
+        ),
         ({"dispatch": "at random"}, "dispatch"),
         ({"more": 1}, "more"),
     ],
