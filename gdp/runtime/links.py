@@ -104,8 +104,8 @@ def _hand_over_s(first: Sequence[int], second: Sequence[int], num_bytes: int, nu
     for thread in threads:
         thread.join()
     torch.set_num_threads(threads_before)
-    timed, own = float(np.quantile(timed_s, 0.25)), float(np.quantile(own_s, 0.25))
-    return (timed - own if timed > own else 0.0), timed
+    until_read_s, own_read_s = float(np.quantile(timed_s, 0.25)), float(np.quantile(own_s, 0.25))
+    return max(until_read_s - own_read_s, 0.0), until_read_s
 
 
 @torch.inference_mode()
