@@ -8,7 +8,7 @@ import numpy as np
 from gdp.capture.tensorflow_import import import_tensorflow
 from gdp.capture.tensorflow_program import TensorFlowProgram, keras_program, keras_training_program
 
-BATCH, CLASSES = 16, 10
+BATCH, CLASSES = 32, 10
 
 
 def branching_convolutions(keras: Any) -> Any:
@@ -29,7 +29,7 @@ def two_towers(keras: Any) -> Any:
     x = keras.Input((1024,))
     towers = []
     for half in (x[:, :512], x[:, 512:]):
-        for width in (1024, 1024, 512):
+        for width in (2048, 2048, 512):
             half = keras.layers.Dense(width, activation="relu")(half)
         towers.append(half)
     return keras.Model(x, keras.layers.Dense(CLASSES)(keras.layers.Multiply()(towers)))
@@ -37,8 +37,8 @@ def two_towers(keras: Any) -> Any:
 
 def recurrent(keras: Any) -> Any:
     """Two layers of an unrolled LSTM, whose cells can run along a wave front."""
-    x = keras.Input((10, 192))
-    y = keras.layers.LSTM(192, unroll=True)(keras.layers.LSTM(192, return_sequences=True, unroll=True)(x))
+    x = keras.Input((12, 384))
+    y = keras.layers.LSTM(384, unroll=True)(keras.layers.LSTM(384, return_sequences=True, unroll=True)(x))
     return keras.Model(x, keras.layers.Dense(CLASSES)(y))
 
 
