@@ -5,9 +5,9 @@
 Placements of every kind on the machine's first two cores: structured (one device, contiguous, METIS, cut in two), list-scheduled, searched (what local search ends with, and what
 it looks at), and random over ops, over modules and over stretches of the program. Each is measured by the protocol of docs/real-timing.md; the prediction was made before.
 
-The errors are those of the calibrated simulator as it is; and, since a shared machine is faster in one minute than in another, what is left of them after one scale for all placements
-of a model, by which a run corrects the simulator while it measures. Rank correlation is Spearman's, of one model's placements, and of a framework's with all times as shares of their
-model's median: where all placements of a model take about the same time, as those of a chain do, the noise alone ranks them.
+The errors are those of the calibrated simulator as it is; and, since a shared machine is faster in one minute than in another, what is left of them after one scale for all
+placements of a model, by which a run corrects the simulator while it measures. Rank correlation is Spearman's, of one model's placements, and of a framework's with all times
+as shares of their model's median: where all placements of a model take about the same time, as those of a chain do, noise alone ranks them.
 """
 
 import argparse
