@@ -1,20 +1,16 @@
 """The runtimes behind one fine-tuning: who predicts, who proposes what is worth a measurement, who judges."""
 
 import dataclasses
-import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
-from jaxtyping import Int32
-from pydantic import TypeAdapter
+from jaxtyping import Float64, Int32
 
-from gdp.atomic_file import write_text
-from gdp.bounded_file import read_bounded
 from gdp.cli.comparisons import kept_in
 from gdp.cli.finetune_config import MeasuredConfig, SimulatorConfig
-from gdp.cli.measured import MeasuredRuntime, measured_runtime
+from gdp.cli.measured import measured_runtime
 from gdp.cli.model import Model
 from gdp.cluster import Cluster
 from gdp.errors import InputError
@@ -22,8 +18,9 @@ from gdp.graph import Graph
 from gdp.learn.finalists import Compare, Occasion
 from gdp.measurement import Measurement, MeasurementBatch, Objective, Runtime, stack
 from gdp.placement import Placement
-from gdp.plain_json import parse_json
+from gdp.runtime.fingerprint import changes, fingerprint
 from gdp.runtime.journal import Journal
+from gdp.runtime.profile import Profile, check_covers, read_profile, write_profile
 from gdp.runtime.screened import ScreenedRuntime
 from gdp.runtime.simulator import Simulator
 from gdp.runtime.timing import Comparison, Protocol
@@ -31,8 +28,6 @@ from gdp.runtime.timing import Comparison, Protocol
 JOURNAL = "journal.jsonl"
 PROFILE = "profile.json"
 COMPARISONS = "comparisons.json"
-_PROFILE_FILE = TypeAdapter(dict[str, list[float]])
-_MAX_PROFILE_BYTES = 2**30
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
@@ -86,7 +81,7 @@ def open_judges(
         known, kept = journal.incumbent(model.graph, cluster), folder / COMPARISONS
         protocol = Protocol(max_warm_up=5, max_time_s=config.max_time_s)
         with measured_runtime(model, timeout_s=config.timeout_s, protocol=protocol, incumbent=known) as runtime:
-            graph = _profiled(model.graph, cluster, runtime, folder / PROFILE)
+            graph = profiled_graph(model, cluster, folder / PROFILE, measure=lambda: runtime.profile(model.graph, cluster))
             simulator = Simulator(dispatch="program_order", num_threads=config.num_threads)
             screened = ScreenedRuntime(
                 predictor=simulator,
@@ -113,29 +108,28 @@ def open_judges(
             )
 
 
-def _profiled(graph: Graph, cluster: Cluster, runtime: MeasuredRuntime, path: Path) -> Graph:
-    """The graph with measured op times: those in the file of an earlier start, else newly measured and kept there."""
+def profiled_graph(
+    model: Model, cluster: Cluster, path: Path, *, measure: Callable[[], Mapping[str, Float64[np.ndarray, " ops"]]]
+) -> Graph:
+    """The graph with measured op times: those in the file of an earlier start, else newly measured and kept there.
+
+    Raises `InputError` when the file is wrong, or of another machine: times of two machines do not mix.
+    """
+    names = [device.name for device in cluster.devices]
     if not path.exists():
-        profile = runtime.profile(graph, cluster)
-        write_text(path, json.dumps({kind: seconds.tolist() for kind, seconds in profile.items()}) + "\n")
-    return graph.with_measured_time(read_profile(path, graph, cluster))
-
-
-def read_profile(path: Path, graph: Graph, cluster: Cluster) -> dict[str, np.ndarray]:
-    """Measured seconds per op for each device kind, `{kind: [ops]}`. Raises `InputError` when the file holds anything else."""
-    content = read_bounded(path, what="the profile", advice="delete it and start anew", max_bytes=_MAX_PROFILE_BYTES)
-    try:
-        seconds = _PROFILE_FILE.validate_python(parse_json(content), strict=True)
-    except ValueError as error:
-        reason = str(error).splitlines()[0]
-        raise InputError(f"the profile {path} cannot be read: {reason}; delete it and start anew") from error
-    measured = {kind: np.array(values, np.float64) for kind, values in seconds.items()}
-    whole = all(
-        each.shape == (graph.num_ops,) and np.isfinite(each).all() and (each >= 0).all() and each.max() > 0 for each in measured.values()
-    )
-    if set(measured) != set(cluster.kinds) or not whole:
-        raise InputError(
-            f"the profile {path} does not hold {graph.num_ops} seconds for each of the device kinds {', '.join(cluster.kinds)}; "
-            "delete it and start anew"
+        measured = Profile(
+            graph_sha256=model.graph.sha256,
+            dispatch="program_order",
+            op_time_s=measure(),
+            links={},
+            fingerprint=fingerprint(names),
         )
-    return measured
+        write_profile(path, measured)
+    profile = read_profile(path, model.graph)
+    check_covers(profile, cluster, path)
+    changed = changes(profile.fingerprint, fingerprint(names))
+    if changed:
+        raise InputError(
+            f"{path} was measured elsewhere, or before something changed ({'; '.join(changed)}); start a run in another folder"
+        )
+    return model.graph.with_measured_time(profile.op_time_s)

@@ -1,10 +1,12 @@
 """The readers of gdp's own documents: clusters, experts' rules, placements, comparisons, profiles, journals."""
 
+import dataclasses
 import functools
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from random import Random
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -13,12 +15,13 @@ import yaml
 from gdp.baselines.expert import ExpertRules, read_expert_rules
 from gdp.bundled import bundled
 from gdp.cli.comparisons import read_comparisons, write_comparisons
-from gdp.cli.runtimes import read_profile
 from gdp.cluster import preset, read_cluster, write_cluster
 from gdp.compare.results import read_results, write_results
 from gdp.measurement import Measurement, Status, measurement_document
 from gdp.placement import Placement, read_placement, write_placement
 from gdp.runtime.journal import Journal
+from gdp.runtime.links import fit_link
+from gdp.runtime.profile import Profile, read_profile, write_profile
 from gdp.workloads.known_optimum import fork_join
 from tests.fuzz.documents import document_mutant, mutated_document
 from tests.fuzz.mutant import Files, Mutant
@@ -112,12 +115,22 @@ def _comparisons_of_placers() -> Sequence[Files]:
 
 
 def _profiles() -> Sequence[Files]:
-    seconds = [0.0, 1e-3, 2e-3, 0.5, 1.0][: GRAPH.num_ops]
-    return [{"profile.json": json.dumps({CLUSTER.kinds[0]: seconds + [0.25] * (GRAPH.num_ops - len(seconds))}).encode()}]
+    profile = Profile(
+        graph_sha256=GRAPH.sha256,
+        dispatch="program_order",
+        op_time_s={CLUSTER.kinds[0]: np.linspace(0.0, 1.0, GRAPH.num_ops)},
+        links={"gpu0 -> gpu1": fit_link([1024, 4096, 16384], [1e-5, 2e-5, 3e-5])},
+        fingerprint={"processor": "a processor", "torch": "2.13.0"},
+    )
+    with TemporaryDirectory() as folder:
+        write_profile(Path(folder) / "profile.json", profile)
+        return [{"profile.json": (Path(folder) / "profile.json").read_bytes()}]
 
 
-def _write_profile(path: Path, profile: dict[str, np.ndarray]) -> None:
-    path.write_text(json.dumps({kind: seconds.tolist() for kind, seconds in profile.items()}))
+def _profile_form(profile: Profile) -> str:
+    links = {name: dataclasses.asdict(link) for name, link in profile.links.items()}
+    seconds = {kind: each.tolist() for kind, each in profile.op_time_s.items()}
+    return json.dumps([profile.graph_sha256, profile.dispatch, seconds, links, dict(profile.fingerprint)], sort_keys=True)
 
 
 def _comparisons() -> Sequence[Files]:
@@ -218,9 +231,10 @@ OWN_READERS = (
         name="profile",
         target="profile.json",
         samples=_profiles,
-        read=lambda path: read_profile(path, GRAPH, CLUSTER),
-        write=_write_profile,
-        mutate=_mutant("profile.json", "json", _nothing_free),
+        read=lambda path: read_profile(path, GRAPH),
+        write=write_profile,
+        mutate=_mutant("profile.json", "json", lambda path: path[0] in ("op_time_s", "links", "fingerprint") and len(path) == 2),
+        form=_profile_form,
     ),
     Reader(
         name="comparisons",
