@@ -287,9 +287,14 @@ def main() -> None:
     for framework in dict.fromkeys(each.framework for each in found):
         own = [each for each in found if each.framework == framework]
         errors, scaled = (np.concatenate(parts) for parts in ([each.errors for each in own], [each.scaled_errors for each in own]))
+        predicted, measured = (
+            np.concatenate([np.array(seconds) / np.median(seconds) for seconds in parts])
+            for parts in ([each.predicted_s for each in own], [each.measured_s for each in own])
+        )
         correlations = ", ".join(f"{each.rank_correlation:.2f}" for each in own)
         console.print(
-            f"{framework}: rank correlations {correlations}; median error {np.median(errors):.1%}, {np.median(scaled):.1%} with one scale a model"
+            f"{framework}: rank correlation {spearman(predicted.tolist(), measured.tolist()):.3f} over all ({correlations}); "
+            f"median error {np.median(errors):.1%}, {np.median(scaled):.1%} with one scale a model"
         )
     write_text(options.out, json.dumps({"environment": environment(), "models": rows}, indent=1) + "\n")
     console.print(f"wrote {options.out}", markup=False)
