@@ -40,6 +40,8 @@ bench: env ## the benchmarks behind the published figures
 	$(BIN)/python benchmarks/tensorflow_order.py
 	$(BIN)/python benchmarks/zero_shot.py --out benchmarks/results/zero_shot.json
 	$(BIN)/python benchmarks/kill_resume.py --out benchmarks/results/kill_resume.json
+	$(BIN)/python benchmarks/runtime.py
+	$(BIN)/python benchmarks/sim_to_real.py
 	$(BIN)/python benchmarks/timing.py
 	$(BIN)/python benchmarks/faults.py
 

@@ -18,7 +18,7 @@ _BACKWARD = "is_backward"
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class JointGraph:
-    """Forward and backward pass. Its placeholders are those of the exported program, under their names; it returns nothing yet."""
+    """Forward and backward pass. Its placeholders are those of the exported program, under their names; the update adds what it returns."""
 
     graph: fx.Graph
     loss: fx.Node

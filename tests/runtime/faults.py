@@ -18,11 +18,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
+from lock_state import come_free
 
-from gdp.errors import InputError
 from gdp.measurement import Measurement, Status
 from gdp.runtime import process
-from gdp.runtime.exclusive import Exclusive
 from gdp.runtime.restarting import RestartingWorker
 
 FOREVER_S = 10_000
@@ -267,14 +266,7 @@ class FaultyRun:
 
     def is_free(self) -> bool:
         """Whether the locks of the cores come free within a minute; another test may be measuring."""
-        locks = Exclusive(self._cores, wait_s=60.0, tell=lambda line: None)
-        try:
-            with locks.held():
-                return True
-        except InputError:
-            return False
-        finally:
-            locks.close()
+        return come_free(self._cores, within_s=60.0)
 
 
 @contextmanager

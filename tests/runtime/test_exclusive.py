@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from lock_state import come_free
 
 from gdp.errors import InputError
 from gdp.runtime.exclusive import Exclusive, visible_gpu
@@ -70,14 +71,7 @@ def holding(folder) -> Iterator[Holder]:
 
 
 def taken_at_once(folder: Path, cores: list[int]) -> bool:
-    locks = Exclusive(cores, wait_s=0.0, folder=folder, tell=lambda line: None)
-    try:
-        with locks.held():
-            return True
-    except InputError:
-        return False
-    finally:
-        locks.close()
+    return come_free(cores, within_s=0.0, folder=folder)
 
 
 def test_what_is_held_is_refused_with_the_holder_s_number_and_free_afterwards(folder, holding):
