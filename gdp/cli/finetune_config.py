@@ -43,11 +43,17 @@ class MeasuredConfig:
     """bound on each answer of the worker process."""
     num_threads: int
     """of the simulator that screens."""
+    also_on: tuple[tuple[str, ...], ...]
+    """further devices, each list like those of the cluster and in its order, on which placements are measured at the same time (`gdp.runtime.pool`)."""
+    compiled: bool = False
+    """every piece of a PyTorch program through `torch.compile`: seconds to minutes for each placement before it is timed."""
 
     def __post_init__(self) -> None:
-        for name, value in dataclasses.asdict(self).items():
-            if name != "kind" and not value > 0:
-                raise InputError(f"runtime.{name} is {value}; it must be positive")
+        for name in ("measured_per_update", "max_time_s", "timeout_s", "num_threads"):
+            if not getattr(self, name) > 0:
+                raise InputError(f"runtime.{name} is {getattr(self, name)}; it must be positive")
+        if self.compiled and self.kind != "pytorch":
+            raise InputError(f"runtime.compiled is for PyTorch programs, but runtime.kind is {self.kind!r}; leave it out")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -12,14 +12,29 @@ MeasuredRuntime = PyTorchRuntime | TensorFlowRuntime
 
 
 def measured_runtime(
-    model: Model, *, timeout_s: float = 120.0, protocol: Protocol | None = None, incumbent: Measured | None = None
+    model: Model,
+    *,
+    timeout_s: float = 120.0,
+    protocol: Protocol | None = None,
+    incumbent: Measured | None = None,
+    compiled: bool = False,
+    memory_share: float = 1.0,
 ) -> MeasuredRuntime:
-    """A runtime for a model with a program (`refuse_other_programs`); a context manager that ends its worker."""
+    """A runtime for a model with a program (`refuse_other_programs`); a context manager that ends its worker. `compiled` is for PyTorch programs alone."""
     if isinstance(model.program, TensorFlowProgram):
+        assert not compiled, "refused with the configuration"
         lowered, inputs = model.program.lowered, model.program.example_inputs
-        return TensorFlowRuntime(lowered, inputs, timeout_s=timeout_s, protocol=protocol, incumbent=incumbent)
+        return TensorFlowRuntime(lowered, inputs, timeout_s=timeout_s, protocol=protocol, incumbent=incumbent, memory_share=memory_share)
     assert model.program is not None
-    return PyTorchRuntime(model.program, model.example_inputs, timeout_s=timeout_s, protocol=protocol, incumbent=incumbent)
+    return PyTorchRuntime(
+        model.program,
+        model.example_inputs,
+        timeout_s=timeout_s,
+        protocol=protocol,
+        incumbent=incumbent,
+        compiled=compiled,
+        memory_share=memory_share,
+    )
 
 
 def refuse_other_programs(model: Model, kind: str) -> None:

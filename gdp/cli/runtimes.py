@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +10,7 @@ from jaxtyping import Float64, Int32
 
 from gdp.cli.comparisons import kept_in
 from gdp.cli.finetune_config import MeasuredConfig, SimulatorConfig
-from gdp.cli.measured import measured_runtime
+from gdp.cli.measured import MeasuredRuntime, measured_runtime
 from gdp.cli.model import Model
 from gdp.cluster import Cluster
 from gdp.errors import InputError
@@ -20,6 +20,7 @@ from gdp.measurement import Measurement, MeasurementBatch, Objective, Runtime, s
 from gdp.placement import Placement
 from gdp.runtime.fingerprint import changes, fingerprint
 from gdp.runtime.journal import Journal
+from gdp.runtime.pool import Pool, Seat
 from gdp.runtime.profile import Profile, check_covers, read_profile, write_profile
 from gdp.runtime.screened import ScreenedRuntime
 from gdp.runtime.simulator import Simulator
@@ -80,12 +81,31 @@ def open_judges(
     with Journal(folder / JOURNAL) as journal:
         known, kept = journal.incumbent(model.graph, cluster), folder / COMPARISONS
         protocol = Protocol(max_warm_up=5, max_time_s=config.max_time_s)
-        with measured_runtime(model, timeout_s=config.timeout_s, protocol=protocol, incumbent=known) as runtime:
+        seats = [tuple(device.name for device in cluster.devices), *config.also_on]
+
+        with ExitStack() as runtimes:
+
+            def opened() -> MeasuredRuntime:
+                one = measured_runtime(
+                    model,
+                    timeout_s=config.timeout_s,
+                    protocol=protocol,
+                    incumbent=known,
+                    compiled=config.compiled,
+                    memory_share=1 / len(seats),
+                )
+                runtimes.callback(one.close)
+                return one
+
+            runtime = opened()
+            pool = Pool(
+                [Seat(runtime=opened() if number else runtime, devices=devices) for number, devices in enumerate(seats)], incumbent=known
+            )
             graph = profiled_graph(model, cluster, folder / PROFILE, measure=lambda: runtime.profile(model.graph, cluster))
             simulator = Simulator(dispatch="program_order", num_threads=config.num_threads)
             screened = ScreenedRuntime(
                 predictor=simulator,
-                runtime=runtime,
+                runtime=pool,
                 measured_per_batch=config.measured_per_update,
                 journal=journal,
                 objective=objective,

@@ -25,7 +25,7 @@ def fingerprint(device_names: Sequence[str]) -> dict[str, str]:
     }
     for name in device_names:
         if name.startswith("cuda:") and int(name.removeprefix("cuda:")) < torch.cuda.device_count():
-            found |= {f"{name} {what}": value for what, value in _gpu(int(name.removeprefix("cuda:"))).items()}
+            found |= {f"{name} {what}": value for what, value in gpu(int(name.removeprefix("cuda:"))).items()}
     return {what: value for what, value in found.items() if value}
 
 
@@ -60,7 +60,8 @@ def _processor_clock() -> str:
     return next((f"{float(line.partition(':')[2]):.0f} MHz" for line in lines if line.startswith("cpu MHz")), "")
 
 
-def _gpu(number: int) -> dict[str, str]:
+def gpu(number: int) -> dict[str, str]:
+    """What the GPU is that CUDA numbers so in this process."""
     properties = torch.cuda.get_device_properties(number)
     driver = _lines(Path("/proc/driver/nvidia/version"))
     clock_hz = getattr(properties, "clock_rate", 0) * 1000

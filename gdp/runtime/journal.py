@@ -127,8 +127,7 @@ class Journal:
                 )
         incumbent: Measured | None = None
         for measured in own:
-            runs = measured.measurement.status == Status.OK
-            if runs and (incumbent is None or measured.measurement.step_time_high_s < incumbent.measurement.step_time_s):
+            if succeeds(measured.measurement, incumbent):
                 incumbent = measured
         return incumbent
 
@@ -170,6 +169,11 @@ def best_of(measured: list[Measured], objective: Objective) -> Measured | None:
     """The placement with the lowest objective among those that could run, the earliest of equals."""
     ran = [each for each in measured if each.measurement.status == Status.OK]
     return min(ran, key=lambda each: each.measurement.objective_s(objective), default=None)
+
+
+def succeeds(measurement: Measurement, incumbent: Measured | None) -> bool:
+    """Whether later placements are timed against this one: it runs, and is surely faster than the incumbent, if there is one."""
+    return measurement.status == Status.OK and (incumbent is None or measurement.step_time_high_s < incumbent.measurement.step_time_s)
 
 
 def key_of(graph: Graph, cluster: Cluster, device: Int32[np.ndarray, " ops"]) -> Key:

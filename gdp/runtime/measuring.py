@@ -22,7 +22,7 @@ from gdp.placement import Origin, Placement
 from gdp.runtime.answers import Profile, Steps, checked
 from gdp.runtime.exclusive import visible_gpu
 from gdp.runtime.executor import cores_of
-from gdp.runtime.journal import Measured
+from gdp.runtime.journal import Measured, succeeds
 from gdp.runtime.process import ChildFailed
 from gdp.runtime.restarting import Devices, RestartingWorker
 from gdp.runtime.timing import Comparison, Protocol, compare_times, in_two_looks, median_interval
@@ -61,23 +61,24 @@ class Measuring:
 
     def measure(self, graph: Graph, cluster: Cluster, placement: Placement) -> Measurement:
         """Measures one placement."""
+        key = (graph.sha256, cluster.sha256)
+        incumbent = self._incumbent.get(key, self._given_incumbent)
+        measurement = self.against(graph, cluster, placement, incumbent)
+        if succeeds(measurement, incumbent):
+            self._incumbent[key] = Measured(device=placement.device, measurement=measurement)
+        return measurement
+
+    def against(self, graph: Graph, cluster: Cluster, placement: Placement, incumbent: Measured | None) -> Measurement:
+        """Measures one placement in turn with the incumbent, on the scale of its time; alone where there is none. Twice, when it seems faster."""
         names = self._device_names(cluster)
         self._check_graph(graph)
         broken = invalid_detail(graph, cluster, placement.device)
         if broken:
             return _not_run(cluster, Status.INVALID, broken)
-        key = (graph.sha256, cluster.sha256)
-        if self._given_incumbent is not None:
-            self._incumbent.setdefault(key, self._given_incumbent)
-        incumbent = self._incumbent.get(key)
         try:
             measurement = self._timed(graph, names, placement, incumbent)
-            if incumbent is None:
-                self._incumbent[key] = Measured(device=placement.device, measurement=measurement)
-            elif measurement.step_time_high_s < incumbent.measurement.step_time_s:
+            if incumbent is not None and succeeds(measurement, incumbent):
                 measurement = self._timed(graph, names, placement, incumbent)
-                if measurement.step_time_s < incumbent.measurement.step_time_s:
-                    self._incumbent[key] = Measured(device=placement.device, measurement=measurement)
         except ChildFailed as failure:
             return _not_run(cluster, failure.status, failure.detail)
         return measurement

@@ -41,7 +41,7 @@ class PyTorchRuntime:
     in every step (`random_draws`).
     `example_args` and `example_kwargs` are what it was exported with. Parameters and inputs on the meta device get random values.
     `compiled` runs every piece through `torch.compile`: a placement of many pieces then takes minutes before it is timed, and `profile` still times ops one by one.
-    `timeout_s` bounds each measurement; `incumbent`, measured by an earlier run, continues its scale.
+    `timeout_s` bounds each measurement; `incumbent`, measured by an earlier run, continues its scale; the worker may take `memory_share` of the machine's free memory.
 
     Devices are those of the cluster, by name: sets of CPU cores (`cpu:0`, `cpu:0-3`) and `cuda:0`. CPU devices share memory, so a transfer between them costs only the
     hand-over of a reference. Peak memory is not measured. Raises `InputError` for programs and devices that cannot be run for real.
@@ -57,13 +57,14 @@ class PyTorchRuntime:
         protocol: Protocol | None = None,
         incumbent: Measured | None = None,
         compiled: bool = False,
+        memory_share: float = 1.0,
     ) -> None:
         flat, structure = torch.utils._pytree.tree_flatten((example_args, dict(example_kwargs or {})))
         if structure != program.call_spec.in_spec:
             raise InputError(
                 f"the example inputs are {structure}, but the program was exported with {program.call_spec.in_spec}; give those"
             )
-        self._worker = RestartingWorker("gdp.runtime.worker", environment=_ENVIRONMENT, timeout_s=timeout_s)
+        self._worker = RestartingWorker("gdp.runtime.worker", environment=_ENVIRONMENT, timeout_s=timeout_s, memory_share=memory_share)
         program_path, inputs_path = self._worker.folder / "program.pt2", self._worker.folder / "inputs.pt"
         try:
             with writing(self._worker.folder), warnings.catch_warnings():
@@ -92,6 +93,10 @@ class PyTorchRuntime:
     def __call__(self, graph: Graph, cluster: Cluster, placement: Placement) -> Measurement:
         """Measures one placement."""
         return self._measuring.measure(graph, cluster, placement)
+
+    def against(self, graph: Graph, cluster: Cluster, placement: Placement, incumbent: Measured | None) -> Measurement:
+        """Measures one placement on the scale of an incumbent; see `Measuring.against`."""
+        return self._measuring.against(graph, cluster, placement, incumbent)
 
     def batch(self, graph: Graph, cluster: Cluster, device: Int32[np.ndarray, "batch ops"]) -> MeasurementBatch:
         """Measures one placement after the other."""

@@ -39,12 +39,14 @@ class Devices:
 class RestartingWorker:
     """A worker process of one program (`gdp.runtime.serving`), and the folder of files it gets the program from."""
 
-    def __init__(self, module: str, *, environment: Mapping[str, str], timeout_s: float) -> None:
-        """`module` is run as `python -m module FOLDER FD`, with the variables of `environment` over those of this process. `timeout_s` bounds each answer."""
+    def __init__(self, module: str, *, environment: Mapping[str, str], timeout_s: float, memory_share: float = 1.0) -> None:
+        """`module` is run as `python -m module FOLDER FD`, with the variables of `environment` over those of this process. `timeout_s` bounds each answer, and
+        `memory_share` of what `bound_memory` allows its memory."""
         self.folder = Path(tempfile.mkdtemp(prefix="gdp-"))
         self._module = module
         self._environment = dict(environment)
         self._timeout_s = timeout_s
+        self._memory_share = memory_share
         self._load_request: dict[str, Any] = {}
         self._child: Child | None = None
         self._loaded: tuple[tuple[str, ...], Devices] | None = None
@@ -111,7 +113,7 @@ class RestartingWorker:
         environment = {**os.environ, **_ALLOCATOR, **self._environment, "PYTHONPATH": os.pathsep.join(part for part in sys.path if part)}
         command = [sys.executable, "-m", self._module, str(self.folder)]
         self._child = Child(command, environment=environment, inherited=locks.descriptors)
-        bound_memory(self._child.pid)
+        bound_memory(self._child.pid, share=self._memory_share)
         if not devices.gpus:  # loading, too, keeps to the cores that are locked; the threads that feed a GPU are not to wait for one
             with suppress(ProcessLookupError):
                 os.sched_setaffinity(self._child.pid, devices.cores)

@@ -9,15 +9,16 @@ from gdp.cluster import Cluster
 from gdp.errors import InputError
 from gdp.graph import Graph
 from gdp.measurement import Measurement, MeasurementBatch, Objective, Runtime, Status, stack
-from gdp.placement import Origin, Placement
+from gdp.placement import Placement
 from gdp.runtime.journal import Journal, Key, Measured, best_of, key_of
+from gdp.runtime.pool import measured_each
 
 
 class ScreenedRuntime:
     """A `Runtime`: of each batch, `runtime` measures the `measured_per_batch` distinct placements that `predictor` says are best and that were not measured before.
 
     The other rows keep the prediction, times the median of measured over predicted step times so far; their `num_runs` is 0. A placement that was measured before keeps its
-    measurement. A placement that is predicted not to run is not tried.
+    measurement. A placement that is predicted not to run is not tried. A `Pool` measures those of a batch side by side.
 
     What a batch gives depends on the batches before it and on the measurements alone. The journal answers for placements that an earlier run has measured, so a
     run that starts again asks for the same placements and goes through the same numbers.
@@ -62,9 +63,12 @@ class ScreenedRuntime:
         """Predicts all rows and measures the most promising."""
         predicted = self._predictor.batch(graph, cluster, device)
         keys = [key_of(graph, cluster, row) for row in device]
-        for row in self._most_promising(predicted, keys):
-            placement = Placement(device=device[row].copy(), origin=Origin(placer="screened"))
-            self._measure(graph, cluster, placement, keys[row], float(predicted.step_time_s[row]))
+        rows = self._most_promising(predicted, keys)
+        missing = [row for row in rows if self._journal.find(keys[row]) is None]
+        for number, measurement in measured_each(self._runtime, graph, cluster, device[missing]):
+            self._journal.append(graph, cluster, Measured(device=device[missing[number]].copy(), measurement=measurement))
+        for row in rows:
+            self._take(keys[row], float(predicted.step_time_s[row]))
         return self._answer(predicted, keys)
 
     def state(self) -> dict[Key, float | None]:
@@ -91,11 +95,9 @@ class ScreenedRuntime:
         rows = [row for key, row in first_rows.items() if predicted.status[row] == Status.OK and key not in self._measured]
         return sorted(rows, key=lambda row: (objective_s[row], row))[: self._measured_per_batch]
 
-    def _measure(self, graph: Graph, cluster: Cluster, placement: Placement, key: Key, predicted_s: float) -> None:
+    def _take(self, key: Key, predicted_s: float) -> None:
         measured = self._journal.find(key)
-        if measured is None:
-            measured = Measured(device=placement.device, measurement=self._runtime(graph, cluster, placement))
-            self._journal.append(graph, cluster, measured)
+        assert measured is not None, "each row was measured"
         self._measured[key] = measured
         if measured.measurement.status == Status.OK and predicted_s > 0:
             self._ratios[key] = measured.measurement.step_time_s / predicted_s

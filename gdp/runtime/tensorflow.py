@@ -35,7 +35,7 @@ class TensorFlowRuntime:
 
     `program` is flat (`gdp.capture.tensorflow_lowering.lower` makes such ones); the names of its nodes are the op names of the graphs that are run. `example_inputs` are values of
     its inputs, in order. A step is everything the graph holds, updates of variables, too; each measurement starts from the variables' values of now.
-    `timeout_s` bounds each measurement; `incumbent`, measured by an earlier run, continues its scale.
+    `timeout_s` bounds each measurement; `incumbent`, measured by an earlier run, continues its scale; the worker may take `memory_share` of the machine's free memory.
 
     Devices are those of the cluster, by name: sets of CPU cores (`cpu:0`, `cpu:0-3`), all of them with as many cores, and `cuda:0`. CPU devices share memory, so a transfer
     between them is the hand-over of a reference. Peak memory is not measured. Raises `InputError` for programs and devices that cannot be run for real.
@@ -49,8 +49,11 @@ class TensorFlowRuntime:
         timeout_s: float = 120.0,
         protocol: Protocol | None = None,
         incumbent: Measured | None = None,
+        memory_share: float = 1.0,
     ) -> None:
-        self._worker = RestartingWorker("gdp.runtime.tensorflow_worker", environment=_ENVIRONMENT, timeout_s=timeout_s)
+        self._worker = RestartingWorker(
+            "gdp.runtime.tensorflow_worker", environment=_ENVIRONMENT, timeout_s=timeout_s, memory_share=memory_share
+        )
         graph_path, values_path = self._worker.folder / "program.pb", self._worker.folder / "values.npz"
         try:
             with writing(self._worker.folder):
@@ -75,6 +78,11 @@ class TensorFlowRuntime:
         """Measures one placement."""
         _check_sizes(cluster)
         return self._measuring.measure(graph, cluster, placement)
+
+    def against(self, graph: Graph, cluster: Cluster, placement: Placement, incumbent: Measured | None) -> Measurement:
+        """Measures one placement on the scale of an incumbent; see `Measuring.against`."""
+        _check_sizes(cluster)
+        return self._measuring.against(graph, cluster, placement, incumbent)
 
     def batch(self, graph: Graph, cluster: Cluster, device: Int32[np.ndarray, "batch ops"]) -> MeasurementBatch:
         """Measures one placement after the other."""

@@ -12,13 +12,14 @@ _LEAK_BYTES = 2**29
 """What a worker may keep beyond its first measurement: what an allocator holds on to for the next step, of other placements than that of the first."""
 
 
-def bound_memory(pid: int) -> None:
-    """Bounds the private memory of the process, so that it is refused an allocation where it would else take the machine's last memory: a status instead of a kill.
+def bound_memory(pid: int, *, share: float = 1.0) -> None:
+    """Bounds the private memory of the process, so that it is refused an allocation where it would else take the machine's last memory: a status instead of a kill. Of what is
+    free it gets its share, less a tenth that is left to whoever else is there.
 
     The bound is `RLIMIT_DATA`: since Linux 4.7 it counts every private writable mapping. `RLIMIT_AS` would count address space as well, of which CUDA reserves terabytes without
     using them, and a bound of resident memory is not enforced by Linux. Memory shared between processes is not bounded.
     """
-    limit = int(_SHARE * _available_bytes())
+    limit = int(share * _SHARE * _available_bytes())
     try:
         resource.prlimit(pid, resource.RLIMIT_DATA, (limit, limit))
     except (ProcessLookupError, PermissionError, ValueError):
