@@ -52,6 +52,7 @@ class Streams:
             value.record_stream(copy)
             sent = value.to(self._devices[destination], non_blocking=True)
         else:
-            sent = value.pin_memory().to(self._devices[destination], non_blocking=True)
+            pinned = torch.empty_like(value, pin_memory=True).copy_(value)  # Tensor.pin_memory keeps strides, and refuses what expand made
+            sent = pinned.to(self._devices[destination], non_blocking=True)
         sent.record_stream(self.compute[destination])
         return sent
