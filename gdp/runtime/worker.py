@@ -20,7 +20,7 @@ from gdp.runtime.random_draws import seed_random_ops
 from gdp.runtime.serving import Kept, NotMeasured, answer, serve, step_times
 from gdp.runtime.stages import Loaded
 from gdp.runtime.timing import Protocol, warm_up
-from gdp.runtime.values import difference, on_host, program_values
+from gdp.runtime.values import difference, disturbed, on_host, program_values
 
 
 class Bench:
@@ -57,10 +57,8 @@ class Bench:
         self._values = program_values(self._program, flat_inputs, generator=generator)
         self._ops, self._compiled = ops, compiled
         self._results = [_name_or_value(result) for result in self._program.graph.output_node().args[0]]
-        placeholders = [node.name for node in self._program.graph.nodes if node.op == "placeholder"]
-        torch.set_num_threads(len(os.sched_getaffinity(0)))
-        with torch.inference_mode():
-            self._reference = tuple(self._program.graph_module(*[self._values[name] for name in placeholders]))
+        self._reference = self._unplaced(self._values)
+        self._near: tuple[Any, ...] | None = None
         return {"ok": True}
 
     def measure(
@@ -105,6 +103,13 @@ class Bench:
         medians = np.median(op_s, axis=0)
         return {"op_s": {piece.ops[0]: float(seconds) for piece, seconds in zip(pieces, medians, strict=True)}}
 
+    def _unplaced(self, values: Mapping[str, Any]) -> tuple[Any, ...]:
+        """The outputs of the program on the host, all its cores as one device."""
+        placeholders = [node.name for node in self._program.graph.nodes if node.op == "placeholder"]
+        torch.set_num_threads(len(os.sched_getaffinity(0)))
+        with torch.inference_mode():
+            return tuple(self._program.graph_module(*[values[name] for name in placeholders]))
+
     def _executor_for(self, devices: list[str]) -> Executor:
         if self._executor is None or self._devices != tuple(devices):
             self.close()
@@ -121,9 +126,14 @@ class Bench:
             loaded = executor.load(pieces, values=self._values, homes=homes, results=self._results, compiled=self._compiled)
             self._draws.on_host = True
             try:
-                wrong = difference(executor.step(loaded).outputs, self._reference)
+                outputs = executor.step(loaded).outputs
             finally:
                 self._draws.on_host = False
+            wrong = difference(outputs, self._reference)
+            if wrong:  # it may be nothing but rounding, which only a second run of the reference tells
+                if self._near is None:
+                    self._near = self._unplaced(disturbed(self._values, generator=torch.Generator().manual_seed(0)))
+                wrong = difference(outputs, self._reference, self._near)
             if wrong:
                 raise NotMeasured(f"the outputs differ from those of the unplaced program: {wrong}")
             return loaded
