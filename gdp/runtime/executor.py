@@ -183,15 +183,18 @@ class Executor:
                         for slot, value in message.values:
                             slots[slot] = value
                         received[source] += 1
+                        del message
                 begin, end = self._streams.mark(), self._streams.mark()
                 begin.record(stream)
                 for slot, value in zip(stage.results, stage.forward(*[slots[slot] for slot in stage.arguments]), strict=True):
                     slots[slot] = value
                 end.record(stream)
                 marks.append((begin, end))
+                value = None
                 for destination, moves in stage.sends:
                     values = tuple((there, slots[own]) for own, there in moves)
                     loaded.queues[number, destination].put(self._streams.send(values, number, destination))
+                    del values
                 for slot in stage.frees:
                     slots[slot] = None
             stream.synchronize()

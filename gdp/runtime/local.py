@@ -4,7 +4,7 @@ A set of cores is measured by threads pinned to it, as the PyTorch runtime runs 
 sum of two vectors, and the time of an operator on one number. Of several tries the best counts: another program's load slows a try, nothing speeds it up.
 
 Core sets of one size and one top frequency are one device kind and are measured once. They share the machine's memory: each is
-given the part of it that its cores are of all cores named. Links are measured by transfers of many sizes (links.py), once for every pair of kinds; transfers between sets of cores
+given the part of it that its cores are of all cores named. Links are measured by transfers of many sizes (links.py), once for every pair of kinds of core sets and for every pair with a GPU; transfers between sets of cores
 do not contend, copies of a GPU in one direction do.
 """
 
@@ -92,7 +92,8 @@ def _cores_of_set(name: str) -> tuple[int, ...]:
 
 
 def measured_links(names: Sequence[str], kinds: Sequence[str]) -> dict[tuple[int, int], Link]:
-    """The link of every ordered pair of these devices of this machine; devices of one kind share what was measured between two of them.
+    """The link of every ordered pair of these devices of this machine; core sets of one kind share what was measured between two of them. GPUs do not: two may be joined more
+    closely than two others, or be nearer to some cores.
 
     Raises `InputError` when a name is no device of this machine, or another process keeps measuring on one.
     """
@@ -102,7 +103,7 @@ def measured_links(names: Sequence[str], kinds: Sequence[str]) -> dict[tuple[int
     links: dict[tuple[int, int], Link] = {}
     with exclusively(itertools.chain(*cores), gpus):
         for i, j in itertools.permutations(range(len(names)), 2):
-            pair = (kinds[i], kinds[j])
+            pair = (kinds[i], kinds[j]) if cores[i] and cores[j] else (names[i], names[j])
             if pair not in measured:
                 if cores[i] and cores[j]:
                     measured[pair] = core_link(cores[i], cores[j])

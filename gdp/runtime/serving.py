@@ -29,10 +29,12 @@ class Kept(Generic[Placed]):
 
     def get(self, placement: tuple[int, ...], load: Callable[[], Placed]) -> Placed:
         """What was loaded for `placement`, or what `load` now makes of it."""
-        placed = self._placed.pop(placement) if placement in self._placed else load()
+        placed = self._placed.pop(placement, None)
+        if placed is None:
+            while len(self._placed) >= _MAX_KEPT:  # first, so that never more of them than these take a device's memory
+                self._drop(self._placed.pop(next(iter(self._placed))))
+            placed = load()
         self._placed[placement] = placed
-        while len(self._placed) > _MAX_KEPT:
-            self._drop(self._placed.pop(next(iter(self._placed))))
         return placed
 
     def clear(self) -> None:

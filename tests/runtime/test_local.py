@@ -8,8 +8,10 @@ import torch
 
 from gdp.cluster import Cluster, read_cluster, write_cluster
 from gdp.errors import InputError
+from gdp.runtime import local
 from gdp.runtime.executor import cores_of
-from gdp.runtime.local import core_sets, local_cluster
+from gdp.runtime.links import Link
+from gdp.runtime.local import core_sets, local_cluster, measured_links
 
 CORES = sorted(os.sched_getaffinity(0))
 
@@ -48,6 +50,19 @@ def test_a_set_of_all_cores_is_one_device_with_all_memory(cluster: Cluster) -> N
     whole = local_cluster([f"cpu:{','.join(map(str, CORES))}"])
     assert whole.devices[0].kind.startswith(f"cpu-{len(CORES)}core")
     assert whole.devices[0].memory_bytes >= cluster.devices[0].memory_bytes * len(CORES)
+
+
+def test_pairs_of_gpus_are_measured_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[tuple[str, str]] = []
+
+    def measured(source: torch.device, destination: torch.device) -> Link:
+        seen.append((str(source), str(destination)))
+        return Link(latency_s=len(seen) * 1e-6, bandwidth_bytes_per_s=1e9, num_bytes=(), seconds=(), median_error=0.0)
+
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 3)
+    monkeypatch.setattr(local, "copy_link", measured)
+    links = measured_links(["cuda:0", "cuda:1", "cuda:2"], ["gpu"] * 3)
+    assert len(set(seen)) == 6 and len({link.latency_s for link in links.values()}) == 6
 
 
 def test_the_probe_leaves_the_process_as_it_was() -> None:
