@@ -4,7 +4,8 @@ A set of cores is measured by threads pinned to it, as the PyTorch runtime runs 
 sum of two vectors, and the time of an operator on one number. Of several tries the best counts: another program's load slows a try, nothing speeds it up.
 
 Core sets of one size and one top frequency are one device kind and are measured once. They share the machine's memory: each is
-given the part of it that its cores are of all cores named. Links are measured by transfers of many sizes (links.py), once for every pair of kinds of core sets and for every pair with a GPU; transfers between sets of cores
+given the part of it that its cores are of all cores named. Links are measured by transfers of many sizes (links.py), once for every pair of kinds of core sets and once for
+every pair with a GPU; transfers between sets of cores
 do not contend, copies of a GPU in one direction do.
 """
 

@@ -15,7 +15,7 @@ _TOLERANCE = {
     torch.complex64: 1e-3,
     torch.complex128: 1e-9,
 }
-"""Largest difference allowed, by dtype, relative to the largest magnitude of the tensor: room for other summation orders and TF32, none for a wrong cut."""
+"""Largest difference allowed, by dtype, relative to the largest magnitude of the tensor: room for other summation orders, none for a wrong cut."""
 
 _ROUNDINGS = 8.0
 """How many rounding errors `disturbed` changes a value by."""
@@ -52,9 +52,9 @@ def _real(value: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
 
 
 def on_host(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
-    """Makes ops that name the meta device for their result name the host, in place; returns the program."""
+    """Makes ops that name a device for their result (meta, or the GPU that the program was captured on) name the host, in place; returns the program."""
     for node in program.graph.nodes:
-        if node.kwargs.get("device") == torch.device("meta"):
+        if isinstance(node.kwargs.get("device"), torch.device):
             node.kwargs = {**node.kwargs, "device": torch.device("cpu")}
     program.graph_module.recompile()
     return program

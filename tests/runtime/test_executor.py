@@ -168,3 +168,21 @@ def test_a_gpu_beside_a_core(device):
         for _ in range(3):
             for output, value in zip(executor.step(placed).outputs, expected, strict=True):
                 torch.testing.assert_close(output.cpu(), value, rtol=1e-3, atol=1e-3)  # TF32 convolutions
+
+
+class Expanded(nn.Module):
+    def forward(self, x):
+        return x.expand(3, 4).exp(), x.expand(5, 3, 4)[:, :, 1:3].exp()
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("views_on", [0, 1])
+def test_views_with_strides_of_their_own_cross_to_and_from_a_gpu(views_on):
+    x = torch.arange(12.0).view(3, 4)[1:2]
+    program = capture(Expanded(), (x,)).program
+    ops = [node.name for node in program.graph.nodes if node.op == "call_function"]
+    device_of_op = {op: 1 - views_on if op.startswith("exp") and "expand" not in op else views_on for op in ops}
+    with Executor([NAMES[0], "cuda:0"]) as executor:
+        for output, expected in zip(executor.step(loaded(executor, program, device_of_op, [x])).outputs, Expanded()(x), strict=True):
+            torch.testing.assert_close(output.cpu(), expected)

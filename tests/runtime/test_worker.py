@@ -17,9 +17,11 @@ from gdp.capture.torch import capture
 from gdp.capture.torch_training import TrainingStep, capture_training
 from gdp.measurement import Status
 from gdp.runtime import process
+from gdp.runtime.executor import Executor
 from gdp.runtime.pieces import cut
 from gdp.runtime.process import Child, ChildFailed
-from gdp.runtime.values import difference
+from gdp.runtime.stages import load as load_on
+from gdp.runtime.values import difference, on_host
 from gdp.runtime.worker import Bench
 
 QUICK = {"max_warm_up": 1, "max_pairs": 6}
@@ -287,6 +289,52 @@ def test_updates_that_are_nothing_but_rounding_are_no_difference(bench, tmp_path
     bench._kept.clear()
     bench._near = bench._reference
     assert "differ" in bench.answer(measure)["failed"]
+
+
+def test_outputs_are_compared_without_tf32_and_steps_timed_with_it(bench, tmp_path, monkeypatch):
+    captured = branching_program()
+    ops = list(captured.graph.name)
+    assert load(bench, tmp_path, captured.program, ops, [branching_input()]) == {"ok": True}
+    seen: list[bool] = []
+    step = Executor.step
+    monkeypatch.setattr(Executor, "step", lambda *given: seen.append(torch.backends.cudnn.allow_tf32) or step(*given))
+    measure = {"command": "measure", "devices": NAMES[:1], "candidate": [0] * len(ops), "incumbent": None, "protocol": QUICK}
+    assert "candidate_s" in bench.answer(measure)
+    assert torch.backends.cudnn.allow_tf32 and seen == [False] + [True] * (len(seen) - 1)
+
+
+class Counted(nn.Module):
+    def forward(self, x):
+        return x + torch.arange(4, device=x.device)
+
+
+def counted_on(device: str) -> torch.export.ExportedProgram:
+    """A program whose `arange` names the device, as one does that was captured there."""
+    program = capture(Counted(), (torch.ones(4),)).program
+    node = next(node for node in program.graph.nodes if node.name == "arange")
+    node.kwargs = {**node.kwargs, "device": torch.device(device)}
+    return program
+
+
+@pytest.mark.parametrize("device", ["meta", "cuda:0"])
+def test_a_program_captured_elsewhere_is_run_on_the_host(device):
+    program = on_host(counted_on(device))
+    assert torch.equal(program.graph_module(torch.ones(4))[0], torch.arange(4) + 1.0)
+
+
+def test_an_op_that_names_the_device_of_its_result_names_its_own_when_placed():
+    program = counted_on("cpu")
+    results = [node.name for node in program.graph.output_node().args[0]]
+    placed = load_on(
+        cut(program, {"arange": 1, "add": 1}),
+        [torch.device("cpu"), torch.device("meta")],
+        values={"x": torch.ones(4)},
+        homes={},
+        results=results,
+    )
+    (stage,) = placed.stages[1]
+    (total,) = stage.forward(torch.ones(4, device="meta"))
+    assert total.device.type == "meta"
 
 
 def test_differences_of_outputs():
