@@ -17,7 +17,7 @@ import torch
 
 from gdp.errors import InputError
 from gdp.runtime.pieces import Piece
-from gdp.runtime.stages import NO_PIECE, Loaded, Message, Place, load
+from gdp.runtime.stages import NO_PIECE, Copies, Loaded, Message, Place, load
 from gdp.runtime.streams import Streams
 
 
@@ -61,6 +61,7 @@ class Executor:
         cores = [cores_of(name) for name in device_names]
         self._devices = [torch.device("cpu") if own else torch.device(name) for name, own in zip(device_names, cores, strict=True)]
         self._streams = Streams(self._devices)
+        self._copies = Copies()
         self._orders: list[SimpleQueue[Loaded | None]] = [SimpleQueue() for _ in cores]
         self._done: SimpleQueue[tuple[int, _Result | BaseException]] = SimpleQueue()
         self._threads = [
@@ -92,8 +93,8 @@ class Executor:
         results: Sequence[Any],
         compiled: bool = False,
     ) -> Loaded:
-        """Prepares `pieces` to run on these devices; the arguments are those of `gdp.runtime.stages.load`."""
-        return load(pieces, self._devices, values=values, homes=homes, results=results, compiled=compiled)
+        """Prepares `pieces` to run on these devices; the arguments are those of `gdp.runtime.stages.load`; what is loaded at the same time shares copies of its values."""
+        return load(pieces, self._devices, values=values, homes=homes, results=results, copies=self._copies, compiled=compiled)
 
     def step(self, loaded: Loaded) -> Step:
         """Runs one step. Raises `StepFailed`, after all devices have stopped, when a piece raises; `loaded` must not be run again after that."""

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from queue import SimpleQueue
 from typing import Any
+from weakref import WeakValueDictionary
 
 import torch
 
@@ -40,6 +41,23 @@ class Message:
     """when the values are there, if not at once."""
 
 
+class Copies:
+    """One copy of a value in each memory but the host's, for as long as something loaded has it: placements that are timed in turn share their parameters."""
+
+    def __init__(self) -> None:
+        self._copies: WeakValueDictionary[tuple[object, ...], torch.Tensor] = WeakValueDictionary()
+
+    def on(self, device: torch.device, value: Any) -> Any:
+        """The value in the memory of the device; what is no tensor needs none."""
+        if not isinstance(value, torch.Tensor) or value.device == device:
+            return value
+        memory = (device, value.data_ptr(), value.shape, value.stride(), value.dtype)
+        copy = self._copies.get(memory)
+        if copy is None:
+            copy = self._copies[memory] = value.to(device)
+        return copy
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Place:
     """Where a value is at the end of a step."""
@@ -59,6 +77,8 @@ class Loaded:
     """per device, the slots at the start of a step: parameters and inputs, `None` elsewhere."""
     outputs: tuple[Any, ...]
     """a `Place` for what a step computes, else the value itself."""
+    values: Mapping[str, Any]
+    """what it was made of: its copies are known by the memory of these (`Copies`), which therefore stays theirs."""
     queues: Mapping[tuple[int, int], "SimpleQueue[Message | None]"]
     """per (source, destination); `None` says that the source has failed."""
 
@@ -70,15 +90,17 @@ def load(
     values: Mapping[str, Any],
     homes: Mapping[str, int],
     results: Sequence[Any],
+    copies: Copies,
     compiled: bool = False,
 ) -> Loaded:
     """Prepares `pieces` to run on `devices`; `compiled` ones by `torch.compile`, each in its device's thread when it first runs.
 
-    `values` holds every placeholder of the program by its FX node name; each is put, before any step, where it is used. A placeholder that `homes` names is an
+    `values` holds every placeholder of the program by its FX node name; each is put, before any step, where it is used, unless `copies`
+    has it there. A placeholder that `homes` names is an
     input that is born on that device in every step: devices with a memory of their own get it by a transfer. `results` names the program's outputs; one that is
     no string is returned as it is.
     """
-    return _Loading(pieces, devices, values, homes, results, compiled).loaded()
+    return _Loading(pieces, devices, values, homes, results, copies, compiled).loaded()
 
 
 class _Loading:
@@ -89,9 +111,11 @@ class _Loading:
         values: Mapping[str, Any],
         homes: Mapping[str, int],
         results: Sequence[Any],
+        copies: Copies,
         compiled: bool,
     ) -> None:
         self.pieces, self.devices, self.values, self.results, self.compiled = pieces, devices, values, results, compiled
+        self.copies = copies
         self.slot_of: list[dict[str, int]] = [{} for _ in devices]
         self.initial: list[list[Any]] = [[] for _ in devices]
         self.producer = {name: number for number, piece in enumerate(pieces) for name in piece.outputs}
@@ -114,7 +138,7 @@ class _Loading:
         if name not in slots:
             slots[name] = len(slots)
             computed = name in self.producer or self.born.get(name, device) != device
-            self.initial[device].append(None if computed else _put(self.values[name], self.devices[device]))
+            self.initial[device].append(None if computed else self.copies.on(self.devices[device], self.values[name]))
         return slots[name]
 
     def loaded(self) -> Loaded:
@@ -168,6 +192,7 @@ class _Loading:
             stages=tuple(tuple(of_device) for of_device in stages),
             initial=tuple(tuple(slots) for slots in self.initial),
             outputs=tuple(self._output(result) for result in self.results),
+            values=self.values,
             queues={pair: SimpleQueue() for pair in messages},
         )
 
@@ -189,10 +214,6 @@ class _Loading:
             return self.values[result]
         device = self.pieces[self.producer[result]].device
         return Place(device=device, slot=self._slot(device, result))
-
-
-def _put(value: Any, device: torch.device) -> Any:
-    return value.to(device) if isinstance(value, torch.Tensor) else value
 
 
 def _forward(module: torch.fx.GraphModule, device: torch.device, *, compiled: bool) -> Callable[..., tuple[Any, ...]]:

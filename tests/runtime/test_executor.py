@@ -1,5 +1,7 @@
+import gc
 import os
 import threading
+import weakref
 
 import pytest
 import torch
@@ -12,7 +14,7 @@ from gdp.capture.torch import capture
 from gdp.errors import InputError
 from gdp.runtime.executor import Executor, StepFailed, cores_of
 from gdp.runtime.pieces import cut
-from gdp.runtime.stages import Loaded, Place, load
+from gdp.runtime.stages import Copies, Loaded, Place, load
 from gdp.runtime.values import difference, program_values
 
 CAPTURED = branching_program()
@@ -110,9 +112,37 @@ def test_an_input_that_is_an_output_too_is_sent_to_another_memory():
     results = [node.name for node in program.graph.output_node().args[0]]
     values = program_values(program, [torch.ones(4)], generator=torch.Generator())
     memories = [torch.device("cpu"), torch.device("meta")]
-    placed = load(cut(program, {"exp": 1, "sum_1": 1}), memories, values=values, homes={results[0]: 0}, results=results)
+    placed = load(cut(program, {"exp": 1, "sum_1": 1}), memories, values=values, homes={results[0]: 0}, results=results, copies=Copies())
     assert placed.stages[0][0].sends and [stage.piece for stage in placed.stages[1]] == [0]
     assert torch.equal(placed.outputs[0], torch.ones(4)) and isinstance(placed.outputs[1], Place)
+
+
+class Tied(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = nn.Linear(4, 4, bias=False), nn.Linear(4, 4, bias=False)
+        self.second.weight = self.first.weight
+
+    def forward(self, x):
+        return self.second(self.first(x).relu())
+
+
+def test_placements_and_ops_with_tied_parameters_share_one_copy_in_another_memory():
+    program = capture(Tied(), (torch.ones(4),)).program
+    values = program_values(program, [torch.ones(4)], generator=torch.Generator())
+    memories, copies = [torch.device("cpu"), torch.device("meta")], Copies()
+    placed = [
+        load(cut(program, dict.fromkeys(OPS, 0) | device_of_op), memories, values=values, homes={}, results=[], copies=copies)
+        for device_of_op in ({"linear": 1, "relu": 1, "linear_1": 1}, {"linear": 1, "relu": 0, "linear_1": 1})
+    ]
+    weights = [value for each in placed for value in each.initial[1] if value is not None and value.dim() == 2]
+    assert len(weights) == 2 and len({id(weight) for weight in weights}) == 1
+    kept = weakref.ref(weights.pop())
+    weights.clear()
+    assert kept() is not None
+    placed.clear()
+    gc.collect()
+    assert kept() is None
 
 
 def test_threads_are_pinned_and_end_with_the_executor():

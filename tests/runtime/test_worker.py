@@ -20,6 +20,7 @@ from gdp.runtime import process
 from gdp.runtime.executor import Executor
 from gdp.runtime.pieces import cut
 from gdp.runtime.process import Child, ChildFailed
+from gdp.runtime.stages import Copies
 from gdp.runtime.stages import load as load_on
 from gdp.runtime.values import difference, on_host
 from gdp.runtime.worker import Bench
@@ -331,6 +332,7 @@ def test_an_op_that_names_the_device_of_its_result_names_its_own_when_placed():
         values={"x": torch.ones(4)},
         homes={},
         results=results,
+        copies=Copies(),
     )
     (stage,) = placed.stages[1]
     (total,) = stage.forward(torch.ones(4, device="meta"))
