@@ -33,8 +33,8 @@ def difference(what: str, result: np.ndarray, expected: np.ndarray, disturbed: n
     wide = np.complex128 if expected.dtype.kind == "c" else np.float64
     result, expected, disturbed = (array.astype(wide) for array in (result, expected, disturbed))
     finite = np.isfinite(expected)
-    if not np.array_equal(np.isfinite(result), finite):
-        return f"{what} is finite in other places"
+    if not np.array_equal(np.isfinite(result), finite) or not np.array_equal(result[~finite], expected[~finite], equal_nan=True):
+        return f"{what} is finite, infinite or no number in other places"
     if not finite.any():
         return ""
     scale = np.abs(expected[finite])

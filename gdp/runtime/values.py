@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
-from torch.export.graph_signature import InputKind
+from torch.export.graph_signature import InputKind, OutputKind
 
 _TOLERANCE = {
     torch.float64: 1e-9,
@@ -17,11 +17,20 @@ _TOLERANCE = {
 }
 """Largest difference allowed, by dtype, relative to the largest magnitude of the tensor: room for other summation orders, none for a wrong cut."""
 
-_ROUNDINGS = 8.0
-"""How many rounding errors `disturbed` changes a value by."""
+_ROUNDING = {
+    torch.float64: 1e-15,
+    torch.float32: 1e-6,
+    torch.float16: 2e-3,
+    torch.bfloat16: 1e-2,
+    torch.complex64: 1e-6,
+    torch.complex128: 1e-15,
+}
+"""Relative size of a rounding error, or a few, by dtype."""
 
-_MULTIPLE_OF_DISTURBED = 10.0
-"""How many times as far as the outputs for disturbed values an output may lie from the reference."""
+_MULTIPLE_OF_ROUNDING = 10.0
+"""How many times as far as a run on values that were changed by roundings a result may lie from the reference."""
+
+_UPDATES = (OutputKind.PARAMETER_MUTATION, OutputKind.BUFFER_MUTATION, OutputKind.USER_INPUT_MUTATION)
 
 
 def program_values(program: torch.export.ExportedProgram, flat_inputs: Sequence[Any], *, generator: torch.Generator) -> dict[str, Any]:
@@ -60,26 +69,49 @@ def on_host(program: torch.export.ExportedProgram) -> torch.export.ExportedProgr
     return program
 
 
-def disturbed(values: Mapping[str, Any], *, generator: torch.Generator) -> dict[str, Any]:
-    """The values, their real numbers changed by a few rounding errors of their precision, up or down; all else as it is."""
-
-    def one(value: Any) -> Any:
-        if not isinstance(value, torch.Tensor) or value.dtype not in _TOLERANCE:
-            return value
-        sign = torch.randint(0, 2, value.shape, generator=generator) * 2 - 1
-        return (value * (1 + sign * (_ROUNDINGS * torch.finfo(value.dtype).eps))).to(value.dtype)
-
-    return {name: one(value) for name, value in values.items()}
+def disturbed(value: Any, generator: torch.Generator) -> Any:
+    """The value, every other one of its real numbers made smaller by about a rounding error of its precision, so that what is a probability stays one."""
+    if not isinstance(value, torch.Tensor) or value.dtype not in _ROUNDING:
+        return value
+    smaller = torch.randint(0, 2, value.shape, generator=generator)
+    return (value * (1 - smaller * _ROUNDING[value.dtype])).to(value.dtype)
 
 
-def difference(outputs: Sequence[Any], reference: Sequence[Any], near: Sequence[Any] | None = None) -> str:
-    """Empty when all outputs are those of the reference, within tolerances by dtype; else where the largest difference is and how large.
+def start_of_outputs(program: torch.export.ExportedProgram, values: Mapping[str, Any]) -> list[Any]:
+    """For each output of `program` that is the next value of a parameter, a buffer or an input, the present one in `values`; else None."""
+    signature = program.graph_signature
+    given = {spec.target or spec.arg.name: spec.arg.name for spec in signature.input_specs}
+    return [values[given[str(spec.target)]] if spec.kind in _UPDATES else None for spec in signature.output_specs]
 
-    `near` are the outputs of the reference for `disturbed` values. Where rounding alone changes much (the gradient of a bias before batch norm is nothing else, and Adam divides it
-    by its magnitude), as much is allowed, times `_MULTIPLE_OF_DISTURBED`.
+
+def allowed_differences(reference: Sequence[Any], near: Sequence[Any], start: Sequence[Any], near_start: Sequence[Any]) -> list[float]:
+    """How far each output may lie from that of the reference.
+
+    Args:
+        reference: the outputs of the unplaced program.
+        near: its outputs from values that were changed by about a rounding error (`disturbed`). Where that alone changes much (an optimiser's slot for a gradient that is nothing
+            but rounding, as of a bias before batch norm), as much is allowed, times `_MULTIPLE_OF_ROUNDING`.
+        start: for outputs that update a value, the value before, else None: the tolerance is then relative to the largest change, not to the value, which a step hardly moves.
+        near_start: the same of the changed values.
     """
+    return [_allowed(*each) if isinstance(each[0], torch.Tensor) else 0.0 for each in zip(reference, near, start, near_start, strict=True)]
+
+
+def _allowed(expected: torch.Tensor, near: torch.Tensor, start: torch.Tensor | None, near_start: torch.Tensor | None) -> float:
+    tolerance, finite = _TOLERANCE.get(expected.dtype, 0.0), torch.isfinite(_wide(expected))
+    wide, moved = _wide(expected), _wide(expected)
+    shift = _wide(near) - wide
+    if start is not None and near_start is not None:
+        moved, shift = wide - _wide(start), shift - (_wide(near_start) - _wide(start))
+    allowed = tolerance * _largest(moved[finite]) + (0.0 if start is None else 1e-3 * tolerance * _largest(wide[finite]))
+    return allowed + _MULTIPLE_OF_ROUNDING * _largest(shift[torch.isfinite(shift)])
+
+
+def difference(outputs: Sequence[Any], reference: Sequence[Any], allowed: Sequence[float] | None = None) -> str:
+    """Empty when all outputs are those of the reference, within what is `allowed` (`allowed_differences`; without it, tolerances by dtype); else where the largest difference
+    is and how large."""
     worst = _Difference(excess=1.0, text="")
-    for number, (output, expected, beside) in enumerate(zip(outputs, reference, reference if near is None else near, strict=True)):
+    for number, (output, expected) in enumerate(zip(outputs, reference, strict=True)):
         if not isinstance(expected, torch.Tensor):
             if output != expected:
                 return f"output {number} is {output!r} instead of {expected!r}"
@@ -89,23 +121,35 @@ def difference(outputs: Sequence[Any], reference: Sequence[Any], near: Sequence[
             return f"output {number} is {output.dtype}{list(output.shape)} instead of {expected.dtype}{list(expected.shape)}"
         if not expected.numel() or torch.equal(output, expected):
             continue
-        finite = torch.isfinite(expected)
-        if not torch.equal(torch.isfinite(output), finite):
-            return f"output {number} is finite in other places"
-        if not finite.any():
-            continue
-        tolerance = _TOLERANCE.get(expected.dtype, 0.0)
-        wide = torch.complex128 if expected.is_complex() else torch.float64
-        output, expected, beside = (each.to(wide) for each in (output, expected, beside))
-        sure = finite & torch.isfinite(beside)
-        gap = float((output[finite] - expected[finite]).abs().max())
-        allowed = tolerance * float(expected[finite].abs().max())
-        if sure.any():
-            allowed += _MULTIPLE_OF_DISTURBED * float((beside[sure] - expected[sure]).abs().max())
-        excess = gap / allowed if allowed else float("inf") if gap else 0.0
+        most = _allowed(expected, expected, None, None) if allowed is None else allowed[number]
+        finite = torch.isfinite(_wide(expected))
+        if not torch.equal(torch.isfinite(_wide(output)), finite) or not torch.equal(_kinds(output[~finite]), _kinds(expected[~finite])):
+            return f"output {number} is finite, infinite or no number in other places"
+        gap = _largest(_minus(output[finite], expected[finite]))
+        excess = gap / most if most else float("inf") if gap else 0.0
         if excess > worst.excess:
-            worst = _Difference(excess=excess, text=f"output {number} by up to {gap:.3g}, where {allowed:.3g} is allowed")
+            worst = _Difference(excess=excess, text=f"output {number} by up to {gap:.3g}, where {most:.3g} is allowed")
     return worst.text
+
+
+def _wide(value: torch.Tensor) -> torch.Tensor:
+    return value.to(torch.complex128 if value.is_complex() else torch.float64)
+
+
+def _minus(output: torch.Tensor, expected: torch.Tensor) -> torch.Tensor:
+    """The difference, of whole numbers exactly."""
+    is_whole = not (output.is_floating_point() or output.is_complex())
+    return _wide(output.to(torch.int64) - expected.to(torch.int64)) if is_whole else _wide(output) - _wide(expected)
+
+
+def _largest(values: torch.Tensor) -> float:
+    return float(values.abs().max()) if values.numel() else 0.0
+
+
+def _kinds(values: torch.Tensor) -> torch.Tensor:
+    """Infinities by their signs, and 0 for what is no number; of complex values both parts."""
+    values = _wide(values)
+    return torch.nan_to_num(torch.view_as_real(values) if values.is_complex() else values, nan=0.0).sign()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

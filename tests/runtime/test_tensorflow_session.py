@@ -158,6 +158,8 @@ def test_differences_of_arrays() -> None:
     assert "float64" in difference("it", ones.astype(np.float64), ones, ones)
     assert "finite" in difference("it", np.array([1.0, np.nan]), np.array([1.0, 2.0]), np.array([1.0, 2.0]))
     assert difference("it", np.array([1.0, np.nan]), np.array([1.0, np.nan]), np.array([1.0, np.nan])) == ""
+    infinite = np.array([1.0, -np.inf])
+    assert all("infinite" in difference("it", np.array([1.0, other]), infinite, infinite) for other in (np.nan, np.inf))
 
 
 def test_an_update_that_did_not_happen_is_seen_however_small_it_is() -> None:
