@@ -1,9 +1,9 @@
 """What every runtime that really runs a program does, whatever framework runs it.
 
 All times of one graph and cluster are on one scale: a placement is timed in turn with the incumbent, the fastest one so far, and its time is the median ratio of the two times
-the incumbent's time on that scale; the first placement measured, timed alone, anchors it. A machine that gets slower in between changes no ratio. A placement that seems
+the incumbent's time on that scale; the first placement measured, timed alone, anchors it. A machine that gets slower in between changes no ratio. A placement that is surely
 faster than the incumbent is timed once more, and that second time counts: the first one was chosen for being low, and a scale that hung on such times would sink with
-every new incumbent.
+every new incumbent. It is the next incumbent when it is surely faster again, which is what `Journal.incumbent` goes by.
 """
 
 import dataclasses
