@@ -6,6 +6,7 @@ import shutil
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from queue import SimpleQueue
+from time import sleep
 from typing import Any, Generic, TypeVar
 
 from gdp.runtime.timing import Protocol, alone, in_turn
@@ -44,10 +45,19 @@ class Kept(Generic[Placed]):
 
 
 def step_times(
-    candidate: Callable[[], float], incumbent: Callable[[], float] | None, protocol: Protocol
+    candidate: Callable[[], float], incumbent: Callable[[], float] | None, protocol: Protocol, *, pause_s: float = 0.0
 ) -> tuple[list[float], list[float]]:
-    """Seconds of both by the protocol, in turn; of the candidate alone, and none else, where there is no incumbent."""
-    return (alone(candidate, protocol), []) if incumbent is None else in_turn(candidate, incumbent, protocol)
+    """Seconds of both by the protocol, in turn, each step after a pause; of the candidate alone, and none else, where there is no incumbent."""
+
+    def paused(step: Callable[[], float]) -> Callable[[], float]:
+        def run() -> float:
+            if pause_s:
+                sleep(pause_s)
+            return step()
+
+        return run
+
+    return (alone(paused(candidate), protocol), []) if incumbent is None else in_turn(paused(candidate), paused(incumbent), protocol)
 
 
 def answer(

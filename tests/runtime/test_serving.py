@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from gdp.runtime import serving
 from gdp.runtime.serving import Kept, NotMeasured, answer, step_times
 from gdp.runtime.timing import Protocol
 
@@ -52,3 +53,15 @@ def test_without_an_incumbent_a_placement_is_timed_alone() -> None:
     protocol = Protocol(max_warm_up=1, max_pairs=6)
     assert step_times(lambda: 2.0, None, protocol) == ([2.0] * 6, [])
     assert step_times(lambda: 2.0, lambda: 1.0, protocol) == ([2.0] * 6, [1.0] * 6)
+
+
+def test_every_step_comes_after_a_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[str] = []
+
+    def step(name: str) -> float:
+        seen.append(name)
+        return 1.0
+
+    monkeypatch.setattr(serving, "sleep", lambda pause_s: seen.append(f"{pause_s} s"))
+    step_times(lambda: step("a"), lambda: step("b"), Protocol(max_warm_up=1, max_pairs=6), pause_s=0.5)
+    assert len(seen) == 2 * 14 and set(seen[::2]) == {"0.5 s"} and set(seen[1::2]) == {"a", "b"}
