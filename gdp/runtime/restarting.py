@@ -18,7 +18,7 @@ from gdp.runtime.exclusive import Exclusive
 from gdp.runtime.process import Child, ChildFailed
 from gdp.runtime.worker_memory import Growth, bound_memory
 
-_ALLOCATOR = {"MALLOC_ARENA_MAX": "1", "MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(2**40), "MALLOC_TOP_PAD_": str(2**26)}
+ALLOCATOR = {"MALLOC_ARENA_MAX": "1", "MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(2**40), "MALLOC_TOP_PAD_": str(2**26)}
 """glibc keeps memory that was freed (mallopt(3)). It would give much of it back to the system, and get it back by page faults in the next step: up to a third of the time of a
 step on a virtual machine, and most of its noise."""
 
@@ -110,7 +110,7 @@ class RestartingWorker:
             self._locks = None
 
     def _start(self, devices: Devices, locks: Exclusive) -> None:
-        environment = {**os.environ, **_ALLOCATOR, **self._environment, "PYTHONPATH": os.pathsep.join(part for part in sys.path if part)}
+        environment = {**os.environ, **ALLOCATOR, **self._environment, "PYTHONPATH": os.pathsep.join(part for part in sys.path if part)}
         command = [sys.executable, "-m", self._module, str(self.folder)]
         self._child = Child(command, environment=environment, inherited=locks.descriptors)
         bound_memory(self._child.pid, share=self._memory_share)
