@@ -61,7 +61,8 @@ class Agreement:
     kind: list[str]
     predicted_s: list[float]
     measured_s: list[float]
-    interval: list[tuple[float, float]]
+    interval: list[tuple[float, float | None]]
+    """None for an upper bound that is not known."""
 
     @property
     def errors(self) -> np.ndarray:
@@ -100,12 +101,12 @@ def placements(graph: Graph, cluster: Cluster, *, count: int) -> list[tuple[str,
         ("searched", searched(generator, graph, cluster)),
         ("random", drawn(generator, graph, cluster.num_devices)),
     )
-    for number, (kind, rows) in enumerate(kinds, start=1):
+    for kind, rows in kinds:
+        most = count if kind == "random" else len(found) + count // len(kinds)
         for device in rows:
-            if len(found) < (count if kind == "random" else number * count // len(kinds)):
-                found.setdefault(device.astype(np.int32).tobytes(), (kind, device.astype(np.int32)))
-            else:
+            if len(found) >= most:
                 break
+            found.setdefault(device.astype(np.int32).tobytes(), (kind, device.astype(np.int32)))
     return list(found.values())
 
 
@@ -225,7 +226,7 @@ def agreement(name: str, cluster: Cluster, *, num_placements: int, console: Cons
         kind=[kind for kind, _ in chosen],
         predicted_s=predicted.step_time_s.tolist(),
         measured_s=[each.step_time_s for each in measured],
-        interval=[(each.step_time_low_s, each.step_time_high_s) for each in measured],
+        interval=[(each.step_time_low_s, each.step_time_high_s if np.isfinite(each.step_time_high_s) else None) for each in measured],
     )
 
 
@@ -296,7 +297,7 @@ def main() -> None:
             f"{framework}: rank correlation {spearman(predicted.tolist(), measured.tolist()):.3f} over all ({correlations}); "
             f"median error {np.median(errors):.1%}, {np.median(scaled):.1%} with one scale a model"
         )
-    write_text(options.out, json.dumps({"environment": environment(), "models": rows}, indent=1) + "\n")
+    write_text(options.out, json.dumps({"environment": environment(), "models": rows}, indent=1, allow_nan=False) + "\n")
     console.print(f"wrote {options.out}", markup=False)
 
 
