@@ -43,8 +43,15 @@ class Child:
 
     def __init__(self, command: Sequence[str], *, environment: Mapping[str, str], inherited: Sequence[int] = ()) -> None:
         """The child is given the open files `inherited`, beside the pipe for answers, whose number is the last argument of its command."""
-        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 # without a name, so that nothing is left of it however this process ends
-        self._answers, write_end = os.pipe()
+        try:
+            self._errors = tempfile.TemporaryFile()  # noqa: SIM115 # without a name, so that nothing is left of it however this process ends
+        except OSError as error:
+            raise _not_started(error) from error
+        try:
+            self._answers, write_end = os.pipe()
+        except OSError as error:
+            self._errors.close()
+            raise _not_started(error) from error
         self._buffer = bytearray()
         self._oom_kills = _oom_kills()
         try:
@@ -61,8 +68,7 @@ class Child:
         except OSError as error:
             os.close(self._answers)
             self._errors.close()
-            status = Status.OUT_OF_MEMORY if error.errno == errno.ENOMEM else Status.FAILED
-            raise ChildFailed(status, f"the measuring process could not be started: {error.strerror}") from error
+            raise _not_started(error) from error
         finally:
             os.close(write_end)
         assert self._process.stdin is not None
@@ -81,7 +87,7 @@ class Child:
         line = self._read_line(deadline, timeout_s)
         try:
             answer = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             raise self._failure(Status.FAILED, f"gave an answer that is no JSON: {line[:80]!r}") from None
         if not isinstance(answer, dict):
             raise self._failure(Status.FAILED, f"gave an answer that is no JSON object: {line[:80]!r}")
@@ -165,7 +171,8 @@ class Child:
             elif code == -signal.SIGKILL and _oom_kills() > self._oom_kills:
                 status, what = Status.OUT_OF_MEMORY, "was killed by the system for lack of memory"
             elif code < 0:
-                what += f" by signal {signal.Signals(-code).name}"
+                known = {each.value: each.name for each in signal.Signals}
+                what += f" by signal {known.get(-code, -code)}"
             else:
                 what += f" with exit code {code}"
         self._errors.seek(max(0, self._errors.seek(0, os.SEEK_END) - _LAST_WORDS_BYTES))
@@ -174,6 +181,11 @@ class Child:
         return ChildFailed(
             status, f"the measuring process {what}" + (f": {errors[-1][:500]}" if errors and status == Status.FAILED else "")
         )
+
+
+def _not_started(error: OSError) -> ChildFailed:
+    status = Status.OUT_OF_MEMORY if error.errno == errno.ENOMEM else Status.FAILED
+    return ChildFailed(status, f"the measuring process could not be started: {error.strerror}")
 
 
 def _has_data(descriptor: int) -> bool:

@@ -90,7 +90,12 @@ def test_a_hang_runs_out_of_time():
     assert "0.5 s" in failed.detail
 
 
-@pytest.mark.parametrize("answer", ["nonsense", "[1, 2]", "{"])
+def test_a_kill_by_a_signal_without_a_name_is_a_failure():
+    failed = failure(scripted("sys.stdin.readline(); os.kill(os.getpid(), 40)"))
+    assert (failed.status, "by signal 40" in failed.detail) == (Status.FAILED, True)
+
+
+@pytest.mark.parametrize("answer", ["nonsense", "[1, 2]", "{", "[" * 5000])
 def test_nonsense_is_a_failure(answer):
     failed = failure(scripted(f"sys.stdin.readline(); answers.write({answer!r} + chr(10)); answers.flush(); time.sleep(1000)"))
     assert failed.status == Status.FAILED
@@ -155,6 +160,13 @@ def test_a_process_that_cannot_be_started_is_a_failure_and_leaves_no_file_open()
     with pytest.raises(ChildFailed, match="could not be started: No such file") as caught:
         Child(["/nowhere"], environment={})
     assert (caught.value.status, os.listdir("/proc/self/fd")) == (Status.FAILED, before)
+
+
+def test_a_system_without_room_for_a_temporary_file_is_a_failure(monkeypatch, tmp_path):
+    monkeypatch.setattr(process.tempfile, "tempdir", str(tmp_path / "gone"))
+    with pytest.raises(ChildFailed, match="could not be started: No such file") as caught:
+        Child([sys.executable, "-c", ""], environment=os.environ)
+    assert caught.value.status == Status.FAILED
 
 
 def test_a_kill_by_the_system_is_a_lack_of_memory(monkeypatch):
