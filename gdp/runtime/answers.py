@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from gdp.measurement import Status
 from gdp.runtime.process import ChildFailed
@@ -22,11 +22,14 @@ class Steps(BaseModel):
     incumbent_s: list[_StepSeconds]
     busy_s: list[_Seconds]
 
-    @model_validator(mode="after")
-    def _paired(self) -> "Steps":
-        if self.incumbent_s and len(self.incumbent_s) != len(self.candidate_s):
-            raise ValueError(f"{len(self.candidate_s)} times of one and {len(self.incumbent_s)} of the other are no pairs")
-        return self
+    def misfit(self, request: Mapping[str, Any]) -> str:
+        """What in it does not fit the request; empty when all does."""
+        alone = request["incumbent"] is None and request.get("unplaced_on") is None
+        if len(self.incumbent_s) != (0 if alone else len(self.candidate_s)):
+            return f"{len(self.candidate_s)} times of one and {len(self.incumbent_s)} of the other"
+        if len(self.busy_s) < len(request["devices"]):
+            return f"{len(self.busy_s)} busy times of {len(request['devices'])} devices"
+        return ""
 
 
 class Profile(BaseModel):
@@ -40,11 +43,15 @@ class Profile(BaseModel):
 _Answer = TypeVar("_Answer", bound=BaseModel)
 
 
-def checked(kind: type[_Answer], answer: Mapping[str, Any]) -> _Answer:
-    """The answer, if it is one of this kind. Raises `ChildFailed` when it is not; nobody should ask that process again."""
+def checked(kind: type[_Answer], answer: Mapping[str, Any], request: Mapping[str, Any]) -> _Answer:
+    """The answer, if it is one of this kind to this request. Raises `ChildFailed` when it is not; nobody should ask that process again."""
     try:
-        return kind.model_validate(answer)
+        found = kind.model_validate(answer)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         where = ".".join(map(str, first["loc"])) or "as a whole"
         raise ChildFailed(Status.FAILED, f"the measuring process gave an answer that makes no sense ({where}: {first['msg']})") from error
+    misfit = found.misfit(request) if isinstance(found, Steps) else ""
+    if misfit:
+        raise ChildFailed(Status.FAILED, f"the measuring process gave an answer that makes no sense ({misfit})")
+    return found

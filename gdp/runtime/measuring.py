@@ -194,7 +194,7 @@ class Measuring:
         gpus = [visible_gpu(int(name.partition(":")[2])) for name in names if not name.startswith("cpu:")]
         answer = self._worker.ask_about(graph.name, Devices(cores=tuple(cores), gpus=tuple(gpus)), request, timeout_s=timeout_s)
         try:
-            return checked(kind, answer)
+            return checked(kind, answer, request)
         except ChildFailed:
             self._worker.end()
             raise
