@@ -3,6 +3,7 @@
 import importlib.metadata
 import os
 import platform
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -24,8 +25,9 @@ def fingerprint(device_names: Sequence[str]) -> dict[str, str]:
         **{library: _version(library) for library in _LIBRARIES},
     }
     for name in device_names:
-        if name.startswith("cuda:") and int(name.removeprefix("cuda:")) < torch.cuda.device_count():
-            found |= {f"{name} {what}": value for what, value in gpu(int(name.removeprefix("cuda:"))).items()}
+        number = re.fullmatch(r"cuda:(\d{1,4})", name)  # a profile of others may name anything
+        if number is not None and int(number[1]) < torch.cuda.device_count():
+            found |= {f"{name} {what}": value for what, value in gpu(int(number[1])).items()}
     return {what: value for what, value in found.items() if value}
 
 

@@ -72,6 +72,10 @@ def test_the_fingerprint_of_one_machine_does_not_change() -> None:
     assert changes(now, fingerprint(["cpu:0"])) == []
 
 
+def test_what_is_no_gpu_has_no_fingerprint() -> None:
+    assert fingerprint(["cuda:x", "cuda:-1", "cuda:", "cuda:" + "9" * 5000]) == fingerprint([])
+
+
 def test_changes_name_what_is_different() -> None:
     then = {"torch": "2.12", "processor": "x", "processor clock": "2000 MHz"}
     assert changes(then, then | {"processor clock": "2100 MHz"}) == []
