@@ -10,7 +10,7 @@ import os
 import stat
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from time import monotonic, sleep
 
@@ -129,9 +129,10 @@ def _taken(descriptor: int) -> bool:
 
 
 def _sign(lock: int) -> None:
-    """Writes into a lock's file who holds it, for those who wait."""
-    os.ftruncate(lock, 0)
-    os.pwrite(lock, str(os.getpid()).encode(), 0)
+    """Writes into a lock's file who holds it, for those who wait; they can do without where the disk is full."""
+    with suppress(OSError):
+        os.ftruncate(lock, 0)
+        os.pwrite(lock, str(os.getpid()).encode(), 0)
 
 
 def _holder(lock: int) -> str:

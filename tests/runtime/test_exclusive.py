@@ -1,3 +1,4 @@
+import errno
 import os
 import signal
 import subprocess
@@ -199,6 +200,17 @@ def test_gpus_are_named_as_the_driver_does(monkeypatch):
     assert [visible_gpu(number) for number in (0, 3)] == ["0", "3"]
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2, GPU-5af0")
     assert [visible_gpu(number) for number in (0, 1)] == ["2", "GPU-5af0"]
+
+
+def test_a_full_disk_keeps_nobody_from_measuring(folder, monkeypatch):
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "pwrite", full)
+    locks = Exclusive([0], folder=folder)
+    with locks.held():
+        pass
+    locks.close()
 
 
 def test_cores_and_gpus_are_apart(folder):
