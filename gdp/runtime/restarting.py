@@ -13,6 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from gdp.atomic_file import writing
 from gdp.measurement import Status
 from gdp.runtime.exclusive import Exclusive
 from gdp.runtime.process import Child, ChildFailed
@@ -42,7 +43,8 @@ class RestartingWorker:
     def __init__(self, module: str, *, environment: Mapping[str, str], timeout_s: float, memory_share: float = 1.0) -> None:
         """`module` is run as `python -m module FOLDER FD`, with the variables of `environment` over those of this process. `timeout_s` bounds each answer, and
         `memory_share` of what `bound_memory` allows its memory."""
-        self.folder = Path(tempfile.mkdtemp(prefix="gdp-"))
+        with writing(Path("a folder for the measuring process")):
+            self.folder = Path(tempfile.mkdtemp(prefix="gdp-"))
         self._module = module
         self._environment = dict(environment)
         self._timeout_s = timeout_s

@@ -9,6 +9,7 @@ import psutil
 import pytest
 from branching_net import CORES
 
+from gdp.errors import InputError
 from gdp.measurement import Status
 from gdp.runtime import exclusive, restarting
 from gdp.runtime.exclusive import Exclusive
@@ -50,6 +51,12 @@ def test_a_worker_keeps_to_its_cores_and_to_a_part_of_the_memory(worker):
     assert 0 < soft == hard < psutil.virtual_memory().total
     worker.ask_about(["a"], Devices(cores=FIRST.cores, gpus=("7",)), REQUEST)
     assert os.sched_getaffinity(worker.pid) == os.sched_getaffinity(0)  # threads that feed a GPU run anywhere
+
+
+def test_a_system_without_room_for_files_is_the_user_s_to_mend(monkeypatch, tmp_path):
+    monkeypatch.setattr(restarting.tempfile, "tempdir", str(tmp_path / "gone"))
+    with pytest.raises(InputError, match="cannot write a folder for the measuring process: No such file"):
+        RestartingWorker("light_worker", environment={}, timeout_s=60.0)
 
 
 def test_a_worker_has_the_locks_open_so_that_they_outlive_its_parent(worker):
