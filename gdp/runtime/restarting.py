@@ -112,8 +112,14 @@ class RestartingWorker:
             self._locks = None
 
     def _start(self, devices: Devices, locks: Exclusive) -> None:
-        environment = {**os.environ, **ALLOCATOR, **self._environment, "PYTHONPATH": os.pathsep.join(part for part in sys.path if part)}
-        command = [sys.executable, "-m", self._module, str(self.folder)]
+        environment = {
+            **os.environ,
+            **ALLOCATOR,
+            **self._environment,
+            "PYTHONPATH": os.pathsep.join(part or os.getcwd() for part in sys.path),
+        }
+        # -P: a module is looked for where this process would look for it, not in whatever folder the user is in
+        command = [sys.executable, "-P", "-m", self._module, str(self.folder)]
         self._child = Child(command, environment=environment, inherited=locks.descriptors)
         bound_memory(self._child.pid, share=self._memory_share)
         if not devices.gpus:  # loading, too, keeps to the cores that are locked; the threads that feed a GPU are not to wait for one

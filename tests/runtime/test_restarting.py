@@ -59,6 +59,12 @@ def test_a_system_without_room_for_files_is_the_user_s_to_mend(monkeypatch, tmp_
         RestartingWorker("light_worker", environment={}, timeout_s=60.0)
 
 
+def test_what_lies_in_the_working_folder_is_not_executed(worker, monkeypatch, tmp_path):
+    (tmp_path / "queue.py").write_text("raise SystemExit('executed')\n")
+    monkeypatch.chdir(tmp_path)
+    assert len(worker.ask_about(["a"], FIRST, REQUEST)["candidate_s"]) == 6
+
+
 def test_a_worker_has_the_locks_open_so_that_they_outlive_its_parent(worker):
     worker.ask_about(["a"], FIRST, REQUEST)
     opened = [os.readlink(entry.path) for entry in os.scandir(f"/proc/{worker.pid}/fd")]
