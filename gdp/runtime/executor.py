@@ -121,13 +121,15 @@ class Executor:
 
     def _serve(self, number: int, cores: tuple[int, ...]) -> None:
         """The life of a device's thread."""
-        if cores:
-            os.sched_setaffinity(0, cores)
+        pinned = False
         with torch.inference_mode():
             while (loaded := self._orders[number].get()) is not None:
                 answer: _Result | BaseException
                 try:
                     if cores:
+                        if not pinned:
+                            os.sched_setaffinity(0, cores)
+                            pinned = True
                         torch.set_num_threads(
                             len(cores)
                         )  # in every step: MKL has one number for the process, and another device may have set it

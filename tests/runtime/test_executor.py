@@ -1,3 +1,4 @@
+import errno
 import gc
 import os
 import threading
@@ -158,6 +159,15 @@ def test_threads_are_pinned_and_end_with_the_executor():
         pinned = {thread.name: os.sched_getaffinity(thread.native_id) for thread in own}
     assert pinned == {name: set(cores_of(name)) for name in NAMES}
     assert not any(thread.is_alive() for thread in own)
+
+
+def test_cores_that_are_gone_fail_the_step_and_hang_nobody(monkeypatch):
+    program = capture(Lookup(), (torch.ones(3, 2), torch.tensor([1]), torch.ones(4))).program
+    with Executor(NAMES) as running:
+        gone = OSError(errno.EINVAL, "Invalid argument")
+        monkeypatch.setattr(os, "sched_setaffinity", lambda *_: (_ for _ in ()).throw(gone))
+        with pytest.raises(StepFailed, match="Invalid argument"):
+            running.step(loaded(running, program, {"index_select": 1, "exp": 0}, [torch.ones(3, 2), torch.tensor([1]), torch.ones(4)]))
 
 
 def test_names_of_devices():
