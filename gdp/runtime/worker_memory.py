@@ -43,9 +43,13 @@ class Growth:
         return bool(held > 1.5 * self._first_bytes + _LEAK_BYTES)
 
 
-def _available_bytes() -> int:
-    """Memory of the machine, or of this container where that is less, that nobody uses."""
+def _available_bytes(container: Path = Path("/sys/fs/cgroup")) -> int:
+    """Memory of the machine, or of this container where that is less, that nobody uses. Copies of files that the system keeps while there is room count as free."""
     available = int(psutil.virtual_memory().available)
-    limit, used = (Path(f"/sys/fs/cgroup/memory.{name}") for name in ("max", "current"))
+    limit, used, parts = (container / f"memory.{name}" for name in ("max", "current", "stat"))
     text = limit.read_text().strip() if limit.exists() else "max"
-    return min(available, int(text) - int(used.read_text())) if text.isdecimal() and used.exists() else available
+    if not text.isdecimal() or not used.exists():
+        return available
+    sizes = dict(line.split() for line in parts.read_text().splitlines()) if parts.exists() else {}
+    files = sum(int(sizes.get(name, 0)) for name in ("active_file", "inactive_file"))
+    return min(available, int(text) - int(used.read_text()) + files)

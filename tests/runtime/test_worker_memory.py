@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import psutil
 import pytest
 
-from gdp.runtime.worker_memory import Growth, bound_memory
+from gdp.runtime.worker_memory import Growth, _available_bytes, bound_memory
 
 SCRIPT = """
 import json, mmap, resource, sys
@@ -50,6 +50,19 @@ def test_the_last_tenth_of_the_free_memory_is_refused(hungry):
     assert other.take(free, touched=False) == "refused"
     assert other.take(free // 4, touched=False) == "got"
     other.process.communicate()
+
+
+def test_what_a_container_keeps_of_files_is_free(tmp_path):
+    assert _available_bytes(tmp_path) > 2**20  # no container: the machine's
+    for name, text in (
+        ("max", str(100 * 2**10)),
+        ("current", str(90 * 2**10)),
+        ("stat", "anon 20480\nactive_file 10240\ninactive_file 61440\n"),
+    ):
+        (tmp_path / f"memory.{name}").write_text(text)
+    assert _available_bytes(tmp_path) == 80 * 2**10
+    (tmp_path / "memory.max").write_text("max")
+    assert _available_bytes(tmp_path) > 2**20
 
 
 def test_a_process_that_has_ended_has_no_bound_and_does_not_leak():
