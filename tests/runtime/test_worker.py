@@ -1,4 +1,5 @@
 import dataclasses
+import itertools
 import os
 import signal
 import subprocess
@@ -361,6 +362,8 @@ def test_differences_of_outputs():
     assert "finite" in difference([torch.tensor([1.0, float("nan")])], [torch.tensor([1.0, 2.0])])
     assert difference([torch.tensor([1.0, float("nan")])], [torch.tensor([1.0, float("nan")])]) == ""
     assert "4 instead of 3" in difference([4], [3])
+    for one, other in itertools.permutations((float("inf"), -float("inf"), float("nan")), 2):
+        assert "infinite" in difference([torch.tensor([1.0, one])], [torch.tensor([1.0, other])])
     infinite = torch.tensor([1.0, -float("inf")])
     assert difference([infinite * (1 + 1e-6)], [infinite]) == ""
     for other in (float("nan"), float("inf")):
