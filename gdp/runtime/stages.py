@@ -9,6 +9,7 @@ from weakref import WeakValueDictionary
 
 import torch
 
+from gdp.runtime.neutral_ops import has_host_ops, neutral
 from gdp.runtime.pieces import Piece
 
 NO_PIECE = -1
@@ -131,6 +132,9 @@ class _Loading:
             for name in piece.outputs:
                 self._slot(piece.device, name)
             assert all(self.producer.get(name, -1) < number for name in piece.inputs), "a piece takes a value of a later one"
+        if has_host_ops(piece.module for piece in pieces if devices[piece.device].type != "cpu"):
+            for piece in pieces:  # on the host, too: what the one device's form leaves for the backward pass, the other's must know
+                neutral(piece.module)
 
     def _slot(self, device: int, name: str) -> int:
         """The slot of a value on a device, made when there is none, and filled when the value is there before any step."""

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 
 from gdp.runtime.executor import Executor, Step, StepFailed
+from gdp.runtime.neutral_ops import trainable
 from gdp.runtime.pieces import cut, cut_every_op
 from gdp.runtime.random_draws import seed_random_ops
 from gdp.runtime.serving import Kept, NotMeasured, answer, serve, step_times
@@ -57,6 +58,7 @@ class Bench:
         generator = torch.Generator()
         generator.manual_seed(seed)
         self._program = on_host(self._program)
+        trainable(self._program.graph_module)
         self._draws = seed_random_ops(self._program, seed=seed)
         self._values = program_values(self._program, flat_inputs, generator=generator)
         self._ops, self._compiled = ops, compiled

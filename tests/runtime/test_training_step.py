@@ -1,5 +1,7 @@
 """A captured training step on real devices: any placement of it computes the same next parameters, slots and loss."""
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 import torch
@@ -32,8 +34,30 @@ def small_step() -> TrainingStep:
     )
 
 
-def test_random_placements_of_a_step_run_and_agree_with_the_unplaced_program() -> None:
-    step = small_step()
+class Recurrent(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers, self.head = nn.LSTM(6, 8, 2, batch_first=True), nn.Linear(8, 5)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.head(self.layers(x)[0][:, -1])
+
+
+def recurrent_step() -> TrainingStep:
+    generator = torch.Generator().manual_seed(0)
+    module = Recurrent().train()
+    return TrainingStep(
+        module=module,
+        inputs=(torch.randn(2, 5, 6, generator=generator),),
+        targets=(torch.tensor([1, 4]),),
+        loss=F.cross_entropy,
+        optimizer=torch.optim.Adam(module.parameters()),
+    )
+
+
+@pytest.mark.parametrize("make", [small_step, recurrent_step])
+def test_random_placements_of_a_step_run_and_agree_with_the_unplaced_program(make: Callable[[], TrainingStep]) -> None:
+    step = make()
     captured = capture_training(step)
     graph, generator = captured.graph, np.random.default_rng(0)
     group = graph.colocation_group
@@ -44,4 +68,4 @@ def test_random_placements_of_a_step_run_and_agree_with_the_unplaced_program() -
     inputs = (step.inputs, step.targets)
     with PyTorchRuntime(captured.program, inputs, timeout_s=60.0, protocol=Protocol(max_warm_up=1, max_pairs=6)) as runtime:
         measured = runtime.batch(graph, core_cluster(NAMES), device)
-    assert measured.status.tolist() == [Status.OK] * 3
+    assert measured.status.tolist() == [Status.OK] * 3, measured.detail
