@@ -14,13 +14,14 @@ _StepSeconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
 class Steps(BaseModel):
-    """Of `measure`: seconds of the steps, and by device, the median of its busy seconds."""
+    """Of `measure`: seconds of the steps, and by device, the median of its busy seconds and the most bytes that the candidate takes of its memory, 0 where that is not known."""
 
     model_config = ConfigDict(strict=True)
 
     candidate_s: Annotated[list[_StepSeconds], Field(min_length=MIN_PAIRS)]
     incumbent_s: list[_StepSeconds]
     busy_s: list[_Seconds]
+    peak_memory_bytes: list[Annotated[int, Field(ge=0, lt=2**62)]]
 
     def misfit(self, request: Mapping[str, Any]) -> str:
         """What in it does not fit the request; empty when all does."""
@@ -29,6 +30,8 @@ class Steps(BaseModel):
             return f"{len(self.candidate_s)} times of one and {len(self.incumbent_s)} of the other"
         if len(self.busy_s) < len(request["devices"]):
             return f"{len(self.busy_s)} busy times of {len(request['devices'])} devices"
+        if len(self.peak_memory_bytes) != len(self.busy_s):
+            return f"{len(self.busy_s)} busy times and {len(self.peak_memory_bytes)} peaks of memory"
         return ""
 
 

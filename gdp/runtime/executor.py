@@ -59,8 +59,8 @@ class Executor:
 
     def __init__(self, device_names: Sequence[str]) -> None:
         cores = [cores_of(name) for name in device_names]
-        self._devices = [torch.device("cpu") if own else torch.device(name) for name, own in zip(device_names, cores, strict=True)]
-        self._streams = Streams(self._devices)
+        self.devices = [torch.device("cpu") if own else torch.device(name) for name, own in zip(device_names, cores, strict=True)]
+        self._streams = Streams(self.devices)
         self._copies = Copies()
         self._orders: list[SimpleQueue[Loaded | None]] = [SimpleQueue() for _ in cores]
         self._done: SimpleQueue[tuple[int, _Result | BaseException]] = SimpleQueue()
@@ -94,7 +94,7 @@ class Executor:
         compiled: bool = False,
     ) -> Loaded:
         """Prepares `pieces` to run on these devices; the arguments are those of `gdp.runtime.stages.load`; what is loaded at the same time shares copies of its values."""
-        return load(pieces, self._devices, values=values, homes=homes, results=results, copies=self._copies, compiled=compiled)
+        return load(pieces, self.devices, values=values, homes=homes, results=results, copies=self._copies, compiled=compiled)
 
     def step(self, loaded: Loaded) -> Step:
         """Runs one step. Raises `StepFailed`, after all devices have stopped, when a piece raises; `loaded` must not be run again after that."""
@@ -114,7 +114,7 @@ class Executor:
                     piece_s[stage.piece] = seconds
         return Step(
             step_time_s=max(result.end for result in ran.values()) - min(result.start for result in ran.values()),
-            busy_s=tuple(sum(ran[number].stage_s) if number in ran else 0.0 for number in range(len(self._devices))),
+            busy_s=tuple(sum(ran[number].stage_s) if number in ran else 0.0 for number in range(len(self.devices))),
             piece_s=tuple(piece_s),
             outputs=tuple(ran[where.device].values[where.slot] if isinstance(where, Place) else where for where in loaded.outputs),
         )
@@ -144,8 +144,8 @@ class Executor:
 
     def _run(self, number: int, loaded: Loaded) -> _Result:
         """One step of a CPU device."""
-        slots, received, stage_s = list(loaded.initial[number]), [0] * len(self._devices), []
-        shared = [device.type == "cpu" for device in self._devices]
+        slots, received, stage_s = list(loaded.initial[number]), [0] * len(self.devices), []
+        shared = [device.type == "cpu" for device in self.devices]
         start = perf_counter()
         for stage in loaded.stages[number]:
             for source, count in stage.waits:
@@ -173,7 +173,7 @@ class Executor:
 
     def _run_on_cuda(self, number: int, loaded: Loaded) -> _Result:
         """One step of a CUDA device: the thread only fills the device's streams, and waits for them at the end."""
-        slots, received, marks = list(loaded.initial[number]), [0] * len(self._devices), []
+        slots, received, marks = list(loaded.initial[number]), [0] * len(self.devices), []
         stream = self._streams.compute[number]
         start = perf_counter()
         with torch.cuda.stream(stream):

@@ -70,15 +70,15 @@ class Measuring:
 
     def against(self, graph: Graph, cluster: Cluster, placement: Placement, incumbent: Measured | None) -> Measurement:
         """Measures one placement in turn with the incumbent, on the scale of its time; alone where there is none. Twice, when it seems faster."""
-        names = self._device_names(cluster)
+        self._device_names(cluster)
         self._check_graph(graph)
         broken = invalid_detail(graph, cluster, placement.device)
         if broken:
             return _not_run(cluster, Status.INVALID, broken)
         try:
-            measurement = self._timed(graph, names, placement, incumbent)
+            measurement = self._timed(graph, cluster, placement, incumbent)
             if incumbent is not None and succeeds(measurement, incumbent):
-                measurement = self._timed(graph, names, placement, incumbent)
+                measurement = self._timed(graph, cluster, placement, incumbent)
         except ChildFailed as failure:
             return _not_run(cluster, failure.status, failure.detail)
         return measurement
@@ -136,13 +136,17 @@ class Measuring:
             op_time_s[kind] = np.where(graph.works, seconds, 0.0)
         return op_time_s
 
-    def _timed(self, graph: Graph, names: list[str], placement: Placement, incumbent: Measured | None) -> Measurement:
-        """One measurement by the protocol, on the scale of the incumbent. Raises `ChildFailed`."""
+    def _timed(self, graph: Graph, cluster: Cluster, placement: Placement, incumbent: Measured | None) -> Measurement:
+        """One measurement by the protocol, on the scale of the incumbent. Raises `ChildFailed`, also when the placement takes more of a device's memory than the cluster grants."""
         both = {
             "candidate": placement.device.tolist(),
             "incumbent": None if incumbent is None else incumbent.device.tolist(),
         }
-        answer = self._steps(graph, names, both, self._protocol)
+        answer = self._steps(graph, [device.name for device in cluster.devices], both, self._protocol)
+        for device, peak_bytes in zip(cluster.devices, answer.peak_memory_bytes, strict=True):
+            if peak_bytes > device.memory_bytes:
+                over = f"it takes {peak_bytes} bytes on device {device.name}, {peak_bytes - device.memory_bytes} more than there are"
+                raise ChildFailed(Status.OUT_OF_MEMORY, over)
         candidate_s, incumbent_s = answer.candidate_s, answer.incumbent_s
         if incumbent is None:
             interval = median_interval(candidate_s)
@@ -160,7 +164,7 @@ class Measuring:
             step_time_high_s=high_s,
             num_runs=len(candidate_s),
             bottleneck_s=float(busy_s.max()),
-            peak_memory_bytes=np.zeros(len(names), np.int64),
+            peak_memory_bytes=np.array(answer.peak_memory_bytes, np.int64),
             busy_s=busy_s,
             num_transfers=num_transfers,
             transferred_bytes=transferred_bytes,

@@ -67,7 +67,7 @@ class Bench:
         unplaced_on: str | None = None,
     ) -> dict[str, Any]:
         """Times a placement after checking its results, in turn with the incumbent when there is one, or with the unplaced program on the cores `unplaced_on`.
-        `*_s` are lists of step times; `busy_s` medians by device."""
+        `*_s` are lists of step times; `busy_s` medians by device. Memory is not measured."""
         session = self._session(devices, tuple(candidate))
         other = self._session(devices, tuple(incumbent)) if incumbent is not None else None
         if unplaced_on is not None:
@@ -75,7 +75,8 @@ class Bench:
         for one in (session, *(() if other is None else (other,))):
             one.reset()
         candidate_s, incumbent_s = step_times(session.step_s, None if other is None else other.step_s, Protocol(**protocol))
-        return {"candidate_s": candidate_s, "incumbent_s": incumbent_s, "busy_s": self._busy_s(session, devices, candidate_s).tolist()}
+        busy_s = self._busy_s(session, devices, candidate_s).tolist()
+        return {"candidate_s": candidate_s, "incumbent_s": incumbent_s, "busy_s": busy_s, "peak_memory_bytes": [0] * len(devices)}
 
     def profile(self, *, device: str, num_steps: int, max_time_s: float) -> dict[str, Any]:
         """Seconds of every op on one device: medians of its kernel's times over traced steps, fewer of them, three at least, when they take longer than `max_time_s`; and an equal

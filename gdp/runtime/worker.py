@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from gdp.runtime.device_memory import PeakMemory, resident_bytes
 from gdp.runtime.executor import Executor, Step, StepFailed
 from gdp.runtime.neutral_ops import trainable
 from gdp.runtime.pieces import cut, cut_every_op
@@ -34,7 +35,7 @@ class Bench:
     def __init__(self) -> None:
         self._executor: Executor | None = None
         self._devices: tuple[str, ...] = ()
-        self._kept: Kept[Loaded] = Kept()
+        self._kept: Kept[tuple[Loaded, list[int]]] = Kept()
 
     def answer(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """The answer to a request; `out_of_memory` or `failed` with a sentence when it could not be done."""
@@ -78,23 +79,23 @@ class Bench:
         unplaced_on: str | None = None,
     ) -> dict[str, Any]:
         """Times a placement after checking its outputs, in turn with the incumbent when there is one, or with the unplaced program on the device `unplaced_on`.
-        `*_s` are lists of step times; `busy_s` medians by device."""
+        `*_s` are lists of step times; `busy_s` medians by device, `peak_memory_bytes` what the candidate takes of a GPU's memory."""
         if unplaced_on is not None:
             devices, incumbent = [*devices, unplaced_on], [len(devices)] * len(self._ops)
         executor = self._executor_for(devices)
         steps: list[Step] = []
-        loaded = self._loaded(executor, tuple(candidate))
+        loaded, peak_bytes = self._loaded(executor, tuple(candidate))
 
         def run() -> float:
             step = executor.step(loaded)
             steps.append(Step(step_time_s=step.step_time_s, busy_s=step.busy_s, piece_s=(), outputs=()))
             return step.step_time_s
 
-        other = None if incumbent is None else self._loaded(executor, tuple(incumbent))
+        other = None if incumbent is None else self._loaded(executor, tuple(incumbent))[0]
         run_other = None if other is None else lambda: executor.step(other).step_time_s
         candidate_s, incumbent_s = step_times(run, run_other, Protocol(**protocol), pause_s=0.0 if unplaced_on is None else _SPIN_S)
         busy_s = np.median([step.busy_s for step in steps[-len(candidate_s) :]], axis=0)
-        return {"candidate_s": candidate_s, "incumbent_s": incumbent_s, "busy_s": busy_s.tolist()}
+        return {"candidate_s": candidate_s, "incumbent_s": incumbent_s, "busy_s": busy_s.tolist(), "peak_memory_bytes": peak_bytes}
 
     def profile(self, *, device: str, num_steps: int, max_time_s: float) -> dict[str, Any]:
         """Seconds of every op on one device: medians over steps that run op by op, fewer of them, three at least, when they take longer than `max_time_s`."""
@@ -129,10 +130,10 @@ class Bench:
         near = {name: disturbed(value, generator) for name, value in self._values.items()}
         return allowed_differences(self._reference, self._unplaced(near), self._start, start_of_outputs(self._program, near))
 
-    def _loaded(self, executor: Executor, placement: tuple[int, ...]) -> Loaded:
-        """The program cut by a placement, its outputs checked once."""
+    def _loaded(self, executor: Executor, placement: tuple[int, ...]) -> tuple[Loaded, list[int]]:
+        """The program cut by a placement, its outputs checked once, and what it takes of each device's memory (`PeakMemory`)."""
 
-        def load() -> Loaded:
+        def load() -> tuple[Loaded, list[int]]:
             device_of_op = dict(zip(self._ops, placement, strict=True))
             homes = {name: device for name, device in device_of_op.items() if name in self._values}
             pieces = cut(self._program, device_of_op)
@@ -142,7 +143,8 @@ class Bench:
                 False  # whose roundings, ten thousand times the host's, hide a wrong cut; timed steps are as users run them
             )
             try:
-                outputs = executor.step(loaded).outputs
+                with PeakMemory(executor.devices) as peak:
+                    outputs = executor.step(loaded).outputs
             finally:
                 self._draws.on_host, torch.backends.cudnn.allow_tf32 = False, fast
             wrong = difference(outputs, self._reference, self._allowed)
@@ -151,7 +153,11 @@ class Bench:
                 wrong = difference(outputs, self._reference, self._allowed)
             if wrong:
                 raise NotMeasured(f"the outputs differ from those of the unplaced program: {wrong}")
-            return loaded
+            there = [
+                resident_bytes(values, device) * (device.type == "cuda")
+                for values, device in zip(loaded.initial, executor.devices, strict=True)
+            ]
+            return loaded, [resident + added for resident, added in zip(there, peak.added_bytes, strict=True)]
 
         return self._kept.get(placement, load)
 

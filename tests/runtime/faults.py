@@ -134,7 +134,9 @@ FAULTS = {
     "nonsense": Fault(act=_wrong_answer("nonsense"), status=Status.FAILED, detail="no JSON"),
     "wrong fields": Fault(act=_wrong_answer('{"candidate_s": "fast"}'), status=Status.FAILED, detail="makes no sense"),
     "times that are none": Fault(
-        act=_wrong_answer(json.dumps({"candidate_s": [float("nan")] * 6, "incumbent_s": [], "busy_s": [0.0, 0.0]})),
+        act=_wrong_answer(
+            json.dumps({"candidate_s": [float("nan")] * 6, "incumbent_s": [], "busy_s": [0.0, 0.0], "peak_memory_bytes": [0, 0]})
+        ),
         status=Status.FAILED,
         detail="makes no sense",
     ),

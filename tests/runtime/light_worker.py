@@ -24,7 +24,12 @@ def main() -> None:
 
     def measure(*, devices: list[str], candidate: list[int], incumbent: list[int] | None, protocol: dict[str, Any]) -> dict[str, Any]:
         candidate_s, incumbent_s = step_times(step, None if incumbent is None else step, Protocol(**protocol))
-        return {"candidate_s": candidate_s, "incumbent_s": incumbent_s, "busy_s": [0.001] * len(devices)}
+        return {
+            "candidate_s": candidate_s,
+            "incumbent_s": incumbent_s,
+            "busy_s": [0.001] * len(devices),
+            "peak_memory_bytes": [0] * len(devices),
+        }
 
     def load(*, ops: list[str]) -> dict[str, Any]:
         return {"ok": True}

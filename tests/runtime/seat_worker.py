@@ -39,7 +39,12 @@ def main() -> None:
 
         other = None if incumbent is None else lambda: step_of(incumbent)
         candidate_s, incumbent_s = step_times(lambda: step_of(candidate), other, Protocol(**protocol))
-        return {"candidate_s": candidate_s, "incumbent_s": incumbent_s, "busy_s": [1.0] * len(devices)}
+        return {
+            "candidate_s": candidate_s,
+            "incumbent_s": incumbent_s,
+            "busy_s": [1.0] * len(devices),
+            "peak_memory_bytes": [0] * len(devices),
+        }
 
     def load(*, ops: list[str]) -> dict[str, Any]:
         return {"ok": True}

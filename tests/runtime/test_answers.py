@@ -5,7 +5,7 @@ from gdp.runtime.answers import Profile, Steps, checked
 from gdp.runtime.process import ChildFailed
 
 PAIR = {"devices": ["cpu:0", "cpu:1"], "incumbent": [0]}
-GOOD = {"candidate_s": [0.1] * 6, "incumbent_s": [0.2] * 6, "busy_s": [0.0, 0.1]}
+GOOD = {"candidate_s": [0.1] * 6, "incumbent_s": [0.2] * 6, "busy_s": [0.0, 0.1], "peak_memory_bytes": [0, 2**30]}
 
 
 def test_what_makes_sense_passes():
@@ -28,6 +28,8 @@ def test_what_makes_sense_passes():
         {**GOOD, "incumbent_s": []},
         {**GOOD, "busy_s": [-1.0, 0.0]},
         {**GOOD, "busy_s": []},
+        {**GOOD, "peak_memory_bytes": [0]},
+        {**GOOD, "peak_memory_bytes": [0, -1]},
         {**GOOD, "busy_s": None},
     ],
 )

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from branching_net import NAMES, branching_program, core_cluster
 
+from gdp.measurement import Status
 from gdp.placement import Origin, Placement
 from gdp.runtime.executor import cores_of
 from gdp.runtime.journal import Journal, Measured
@@ -21,17 +22,24 @@ GRAPH = CAPTURED.graph
 class ScriptedWorker(RestartingWorker):
     """Answers each `measure` with the next of the given times of the candidate, beside 1 s of the incumbent."""
 
-    def __init__(self, times: Sequence[Sequence[float]]) -> None:
+    def __init__(self, times: Sequence[Sequence[float]], *, peak_memory_bytes: Sequence[int] = (0, 0)) -> None:
         super().__init__("gdp.runtime.worker", environment={}, timeout_s=1.0)
         self.asked: list[tuple[Any, Any]] = []
         self._times = iter(times)
+        self._peak_memory_bytes = list(peak_memory_bytes)
 
     def ask_about(
         self, ops: Sequence[str], devices: Devices, request: Mapping[str, Any], *, timeout_s: float | None = None
     ) -> dict[str, Any]:
         self.asked.append((request["candidate"], request["incumbent"]))
         candidate_s = list(next(self._times))
-        return {"candidate_s": candidate_s, "incumbent_s": [1.0] * len(candidate_s), "busy_s": [0.1, 0.1]}
+        incumbent_s = [] if request["incumbent"] is None else [1.0] * len(candidate_s)
+        return {
+            "candidate_s": candidate_s,
+            "incumbent_s": incumbent_s,
+            "busy_s": [0.1, 0.1],
+            "peak_memory_bytes": self._peak_memory_bytes,
+        }
 
 
 SURELY, PERHAPS, NOT = [0.5] * 8, [0.7, 1.2, 0.7, 1.2, 0.7, 0.7, 0.7, 0.7], [1.2] * 8
@@ -64,3 +72,18 @@ def test_the_second_time_counts_and_the_incumbent_is_the_journals(
     assert len(worker.asked) == 2 + len(times)
     assert worker.asked[-1][1] == rows[int(replaced)].tolist()
     assert goes_on is not None and goes_on.device.tolist() == worker.asked[-1][1]
+
+
+@pytest.mark.parametrize(("beyond_bytes", "status"), [(0, Status.OK), (1, Status.OUT_OF_MEMORY)])
+def test_a_placement_that_takes_more_memory_than_the_cluster_grants_is_out_of_memory(beyond_bytes: int, status: Status) -> None:
+    taken = [17, CLUSTER.devices[1].memory_bytes + beyond_bytes]
+    worker = ScriptedWorker([[1.0] * 8], peak_memory_bytes=taken)
+    measuring = Measuring(worker, nodes=GRAPH.name, check_device=cores_of, protocol=None, incumbent=None)
+    placement = Placement(device=np.ones(GRAPH.num_ops, np.int32), origin=Origin(placer="test"))
+    measured = measuring.measure(GRAPH, CLUSTER, placement)
+    worker.close()
+    assert measured.status == status
+    if status == Status.OK:
+        assert measured.peak_memory_bytes.tolist() == taken
+    else:
+        assert measured.detail == f"it takes {2**30 + 1} bytes on device {NAMES[1]}, 1 more than there are"
