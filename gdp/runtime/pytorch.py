@@ -44,7 +44,9 @@ class PyTorchRuntime:
     `timeout_s` bounds each measurement; `incumbent`, measured by an earlier run, continues its scale; the worker may take `memory_share` of the machine's free memory.
 
     Devices are those of the cluster, by name: sets of CPU cores (`cpu:0`, `cpu:0-3`) and `cuda:0`. CPU devices share memory, so a transfer between them costs only the
-    hand-over of a reference. Peak memory is that of GPUs, where a placement may take what the cluster says there is; it is 0 on CPU devices. Raises `InputError` for programs and devices that cannot be run for real.
+    hand-over of a reference. Peak memory is that of GPUs, of which a placement may take what the cluster says there is; it is 0 on CPU devices.
+
+    Raises `InputError` for programs and devices that cannot be run for real.
     """
 
     def __init__(
