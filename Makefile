@@ -44,6 +44,7 @@ bench: env ## the benchmarks behind the published figures
 	$(BIN)/python benchmarks/sim_to_real.py
 	$(BIN)/python benchmarks/timing.py
 	$(BIN)/python benchmarks/faults.py
+	$(BIN)/python benchmarks/gpu.py
 
 fuzz: env ## 100 000 hostile files for every reader (an hour or two; `make test` tries a few hundred)
 	$(BIN)/python -m tests.fuzz.run --inputs 100000 --out benchmarks/results/fuzz.json

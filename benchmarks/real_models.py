@@ -77,28 +77,28 @@ def real_models() -> dict[str, Callable[[], RealModel]]:
             branches=True,
         ),
         "two U-Nets": lambda: inference(
-            "two U-Nets", _initialised(TwoUNets(3, 16)), (images(4, 3, 96, 96), images(4, 3, 96, 96)), branches=True
+            "two U-Nets", initialised(TwoUNets(3, 16)), (images(4, 3, 96, 96), images(4, 3, 96, 96)), branches=True
         ),
         "mixture of experts": lambda: inference(
             "mixture of experts",
-            _initialised(Transformer(2, 256, 4, 1000, 64, causal=True, num_experts=8)),
+            initialised(Transformer(2, 256, 4, 1000, 64, causal=True, num_experts=8)),
             (tokens(8, 64),),
             branches=True,
         ),
         "LSTM, training": lambda: training(
             "LSTM, training",
-            _initialised(UnrolledLSTM(2, 256, 1000)),
+            initialised(UnrolledLSTM(2, 256, 1000)),
             (tokens(32, 8),),
             (tokens(32 * 8),),
             lambda output, target: nn.functional.cross_entropy(output.flatten(0, 1), target),
             branches=True,
         ),
         "residual network": lambda: inference(
-            "residual network", _initialised(residual_network((2, 2, 2, 2), 48)), (images(4, 3, 112, 112),), branches=False
+            "residual network", initialised(residual_network((2, 2, 2, 2), 48)), (images(4, 3, 112, 112),), branches=False
         ),
         "transformer, training": lambda: training(
             "transformer, training",
-            _initialised(Transformer(2, 128, 4, 1000, 48, causal=False)),
+            initialised(Transformer(2, 128, 4, 1000, 48, causal=False)),
             (tokens(8, 48),),
             (tokens(8) % 2,),
             nn.functional.cross_entropy,
@@ -107,7 +107,7 @@ def real_models() -> dict[str, Callable[[], RealModel]]:
     }
 
 
-def _initialised(module: nn.Module) -> nn.Module:
+def initialised(module: nn.Module) -> nn.Module:
     """Matrices scaled so that signals keep their size, biases 0, factors of normalisations 1."""
     generator = torch.Generator().manual_seed(0)
     with torch.no_grad():
