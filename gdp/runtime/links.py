@@ -18,6 +18,8 @@ from time import perf_counter
 import numpy as np
 import torch
 
+from gdp.errors import InputError
+
 _SIZES = tuple(4**power for power in range(5, 13))
 """1 KiB to 16 MiB."""
 
@@ -58,7 +60,7 @@ def fit_link(num_bytes: Sequence[int], seconds: Sequence[float], timed_s: Sequen
 
 
 def core_link(first: Sequence[int], second: Sequence[int], *, sizes: Sequence[int] = _SIZES, num_trials: int = 40) -> Link:
-    """The link from the cores `first` to the cores `second`."""
+    """The link from the cores `first` to the cores `second`. Raises `InputError` when this process may not use one of the two."""
     added_s, timed_s = zip(*(_hand_over_s(first, second, size, num_trials) for size in sizes), strict=True)
     return fit_link(sizes, added_s, timed_s)
 
@@ -70,32 +72,42 @@ def copy_link(source: torch.device, destination: torch.device, *, sizes: Sequenc
 
 def _hand_over_s(first: Sequence[int], second: Sequence[int], num_bytes: int, num_trials: int) -> tuple[float, float]:
     """Lower quartiles of what a hand-over adds to the reading of a tensor, and of all the time until it is read."""
-    handed: SimpleQueue[float] = SimpleQueue()
-    wanted: SimpleQueue[None] = SimpleQueue()
+    handed: SimpleQueue[float | None] = SimpleQueue()
+    wanted: SimpleQueue[bool] = SimpleQueue()
     sent, own, read = (torch.zeros(num_bytes // 4) for _ in range(3))
     timed_s: list[float] = []
     own_s: list[float] = []
+    failures: list[BaseException] = []
 
     def write() -> None:
-        os.sched_setaffinity(0, first)
-        torch.set_num_threads(len(first))
-        for trial in range(num_trials):
-            wanted.get()
-            sent.fill_(trial)
-            handed.put(perf_counter())
+        try:
+            _keep_to(first)
+            for trial in range(num_trials):
+                if not wanted.get():
+                    return
+                sent.fill_(trial)
+                handed.put(perf_counter())
+        except BaseException as error:  # an error in a thread is the caller's to see, and the other thread is not to wait for this one
+            failures.append(error)
+            handed.put(None)
 
     def take() -> None:
-        os.sched_setaffinity(0, second)
-        torch.set_num_threads(len(second))
-        for trial in range(num_trials):
-            own.fill_(trial)
-            begin = perf_counter()
-            torch.add(own, 1.0, out=read)
-            own_s.append(perf_counter() - begin)
-            wanted.put(None)
-            begin = handed.get()
-            torch.add(sent, 1.0, out=read)
-            timed_s.append(perf_counter() - begin)
+        try:
+            _keep_to(second)
+            for trial in range(num_trials):
+                own.fill_(trial)
+                begin = perf_counter()
+                torch.add(own, 1.0, out=read)
+                own_s.append(perf_counter() - begin)
+                wanted.put(True)
+                written = handed.get()
+                if written is None:
+                    return
+                torch.add(sent, 1.0, out=read)
+                timed_s.append(perf_counter() - written)
+        except BaseException as error:
+            failures.append(error)
+            wanted.put(False)
 
     threads_before = torch.get_num_threads()
     threads = [threading.Thread(target=write, daemon=True), threading.Thread(target=take, daemon=True)]
@@ -104,8 +116,19 @@ def _hand_over_s(first: Sequence[int], second: Sequence[int], num_bytes: int, nu
     for thread in threads:
         thread.join()
     torch.set_num_threads(threads_before)
+    if failures:
+        raise failures[0]
     until_read_s, own_read_s = float(np.quantile(timed_s, 0.25)), float(np.quantile(own_s, 0.25))
     return max(until_read_s - own_read_s, 0.0), until_read_s
+
+
+def _keep_to(cores: Sequence[int]) -> None:
+    """This thread runs on `cores` alone, and torch's operators in it on as many threads."""
+    try:
+        os.sched_setaffinity(0, cores)
+    except OSError as error:
+        raise InputError(f"cannot run on the cores {list(cores)}: {error.strerror}; name cores that this process may use") from error
+    torch.set_num_threads(len(cores))
 
 
 @torch.inference_mode()

@@ -1,6 +1,7 @@
 """Fitted links: exact where the law holds, never negative, and near the law under noise."""
 
 import os
+import threading
 
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gdp.errors import InputError
 from gdp.runtime.links import copy_link, core_link, fit_link
 
 CORES = sorted(os.sched_getaffinity(0))
@@ -55,6 +57,34 @@ def test_cores_of_this_machine() -> None:
     link = core_link(CORES[:1], CORES[1:2], sizes=(1024, 2**20), num_trials=10)
     assert 1e-7 < link.seconds[0] < 0.1
     assert before == (os.sched_getaffinity(0), torch.get_num_threads())
+
+
+@pytest.mark.parametrize("ends", [((99_999,), CORES[:1]), (CORES[:1], (99_999,)), ((99_999,), (99_999,))])
+def test_cores_that_are_not_there_are_the_caller_s_to_see(ends: tuple[tuple[int, ...], tuple[int, ...]]) -> None:
+    seen: list[BaseException] = []
+
+    def measure() -> None:
+        try:
+            core_link(*ends, sizes=(1024, 4096), num_trials=2)
+        except InputError as error:
+            seen.append(error)
+
+    thread = threading.Thread(target=measure, daemon=True)
+    thread.start()
+    thread.join(60.0)  # not for ever, as it once was
+    assert not thread.is_alive() and "cannot run on the cores [99999]" in str(seen[0])
+
+
+@pytest.mark.parametrize("fails_in", ["fill_", "add"])
+def test_an_error_in_one_thread_releases_the_other(monkeypatch: pytest.MonkeyPatch, fails_in: str) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise MemoryError("no room")
+
+    monkeypatch.setattr(*((torch.Tensor, "fill_") if fails_in == "fill_" else (torch, "add")), fail)
+    threads = torch.get_num_threads()
+    with pytest.raises(MemoryError, match="no room"):
+        core_link(CORES[:1], CORES[-1:], sizes=(1024, 4096), num_trials=2)
+    assert torch.get_num_threads() == threads
 
 
 @pytest.mark.gpu
