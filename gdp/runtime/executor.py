@@ -138,6 +138,7 @@ class Executor:
                     for (source, _), queue in loaded.queues.items():
                         if source == number:
                             queue.put(None)
+                    self._streams.settle(number)
                     answer = error
                 self._done.put((number, answer))
                 del loaded, answer

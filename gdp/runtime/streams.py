@@ -5,6 +5,7 @@ and ends with an event that the receiver waits for.
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import torch
@@ -43,16 +44,29 @@ class Streams:
             ready.record(copy)
         return Message(sent, ready)
 
+    def settle(self, number: int) -> None:
+        """Waits until what the device has begun to compute and to send has ended, well or not."""
+        started = [self.compute[number]] if number in self.compute else []
+        for stream in [*started, *(copy for (source, _), copy in self._copy.items() if source == number)]:
+            with suppress(RuntimeError):  # an error of CUDA, which whoever failed has told
+                stream.synchronize()
+
     def _transfer(self, value: torch.Tensor, source: int, destination: int, copy: torch.cuda.Stream) -> torch.Tensor:
-        if destination not in self.compute:
-            value.record_stream(copy)
-            pinned = torch.empty_like(value, device="cpu", pin_memory=True)
-            return pinned.copy_(value, non_blocking=True)
         if source in self.compute:
             value.record_stream(copy)
-            sent = value.to(self._devices[destination], non_blocking=True)
+            value = _dense(value)
         else:
-            pinned = torch.empty_like(value, pin_memory=True).copy_(value)  # Tensor.pin_memory keeps strides, and refuses what expand made
-            sent = pinned.to(self._devices[destination], non_blocking=True)
+            value = torch.empty_like(value, pin_memory=True).copy_(value)  # Tensor.pin_memory keeps strides, and refuses what expand made
+        if destination not in self.compute:
+            return torch.empty_like(value, device="cpu", pin_memory=True).copy_(value, non_blocking=True)
+        sent = value.to(self._devices[destination], non_blocking=True)
         sent.record_stream(self.compute[destination])
         return sent
+
+
+def _dense(value: torch.Tensor) -> torch.Tensor:
+    """The value with its memory as its elements are, by kernels of the present stream: one with gaps, or with a conjugation put off, would be made so after its transfer,
+    by a kernel of another stream of the destination or in memory of the host that is not pinned."""
+    value = value.resolve_conj().resolve_neg()
+    is_dense = torch.empty_like(value, device="meta").stride() == value.stride()
+    return value if is_dense else value.clone()

@@ -16,6 +16,7 @@ from gdp.errors import InputError
 from gdp.runtime.executor import Executor, StepFailed, cores_of
 from gdp.runtime.pieces import cut
 from gdp.runtime.stages import Copies, Loaded, Place, load
+from gdp.runtime.streams import Streams
 from gdp.runtime.values import difference, program_values
 
 CAPTURED = branching_program()
@@ -170,6 +171,18 @@ def test_cores_that_are_gone_fail_the_step_and_hang_nobody(monkeypatch):
             running.step(loaded(running, program, {"index_select": 1, "exp": 0}, [torch.ones(3, 2), torch.tensor([1]), torch.ones(4)]))
 
 
+def test_a_device_that_fails_settles_what_it_began_before_the_step_is_over(monkeypatch):
+    settled: list[tuple[int, str]] = []
+    monkeypatch.setattr(Streams, "settle", lambda _, number: settled.append((number, threading.current_thread().name)))
+    x = torch.ones(4)
+    program = capture(Lookup(), (torch.ones(3, 2), torch.tensor([1]), x)).program
+    device_of_op = {"index_select": 1, "exp": 0, "sum_1": 1, "sin": 0, "add": 0}
+    with Executor(NAMES) as running:
+        with pytest.raises(StepFailed, match="index out of range"):
+            running.step(loaded(running, program, device_of_op, [torch.ones(3, 2), torch.tensor([7]), x]))
+        assert sorted(settled) == list(enumerate(NAMES))
+
+
 def test_names_of_devices():
     first = CORES[0]
     assert cores_of(f"cpu:{first}") == (first,)
@@ -212,7 +225,13 @@ def test_a_gpu_beside_a_core(device):
 
 class Expanded(nn.Module):
     def forward(self, x):
-        return x.expand(3, 4).exp(), x.expand(5, 3, 4)[:, :, 1:3].exp()
+        channels_last = x.expand(2, 4, 3, 4).contiguous(memory_format=torch.channels_last)
+        return (
+            x.expand(3, 4).exp(),
+            x.expand(5, 3, 4)[:, :, 1:3].exp(),
+            channels_last[:, 1:3].exp(),
+            x.to(torch.complex64).mul(1j).conj().exp(),
+        )
 
 
 @pytest.mark.gpu
