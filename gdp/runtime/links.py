@@ -1,7 +1,8 @@
 """Links between this machine's devices: transfers of many sizes are timed, and a latency and a bandwidth fitted to them.
 
 Between two sets of cores a tensor passes by reference. What that costs is timed as it happens in a step: from the moment when one core has written a tensor until another one,
-which waited for it, has read it through, less the time the reader takes over a tensor that it wrote itself. With a GPU at one end it is a copy, through pinned memory of the host.
+which waited for it, has read it through, less the time the reader takes over a tensor that it wrote itself. With a GPU at one end it is what a
+step does there, too (streams.py): a copy through pinned memory of the host, which a host that sends fills first.
 
 `seconds = latency + bytes / bandwidth` is fitted by least squares, with neither below zero. An error counts as a share of what was timed, for a hand-over of the whole time
 until the tensor was read: small transfers count as much as large ones, and a small difference of two long reads counts little. Of the trials of one size the lower quartile
@@ -19,6 +20,7 @@ import numpy as np
 import torch
 
 from gdp.errors import InputError
+from gdp.runtime.streams import Streams
 
 _SIZES = tuple(4**power for power in range(5, 13))
 """1 KiB to 16 MiB."""
@@ -133,15 +135,16 @@ def _keep_to(cores: Sequence[int]) -> None:
 
 @torch.inference_mode()
 def _copy_s(source: torch.device, destination: torch.device, num_bytes: int, num_trials: int) -> float:
-    """Lower quartile of a copy, both ends synchronised."""
-    values = torch.ones(num_bytes, dtype=torch.uint8, device=source, pin_memory=source.type == "cpu")
-    there = torch.empty(num_bytes, dtype=torch.uint8, device=destination, pin_memory=destination.type == "cpu")
-    gpus = [device for device in (source, destination) if device.type == "cuda"]
+    """Lower quartile of a transfer as a step makes it (streams.py), from ordinary memory of a host that sends, until the values are there."""
+    values = torch.ones(num_bytes, dtype=torch.uint8, device=source)
+    streams = Streams((source, destination))
+    for gpu in {device for device in (source, destination) if device.type == "cuda"}:
+        torch.cuda.synchronize(gpu)
     trials_s: list[float] = []
     for _ in range(num_trials + 2):
         begin = perf_counter()
-        there.copy_(values, non_blocking=True)
-        for gpu in gpus:
-            torch.cuda.synchronize(gpu)
+        message = streams.send(((0, values),), 0, 1)
+        assert message.ready is not None
+        message.ready.synchronize()
         trials_s.append(perf_counter() - begin)
     return float(np.quantile(trials_s[2:], 0.25))

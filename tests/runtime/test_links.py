@@ -2,6 +2,7 @@
 
 import os
 import threading
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gdp.errors import InputError
+from gdp.runtime import links
 from gdp.runtime.links import copy_link, core_link, fit_link
 
 CORES = sorted(os.sched_getaffinity(0))
@@ -85,6 +87,34 @@ def test_an_error_in_one_thread_releases_the_other(monkeypatch: pytest.MonkeyPat
     with pytest.raises(MemoryError, match="no room"):
         core_link(CORES[:1], CORES[-1:], sizes=(1024, 4096), num_trials=2)
     assert torch.get_num_threads() == threads
+
+
+class SlowStreams:
+    """Transfers that take no time to begin and a law's time to be there."""
+
+    clock_s = 0.0
+
+    def __init__(self, devices: tuple[torch.device, torch.device]) -> None:
+        self.devices = devices
+
+    def send(self, values: tuple[tuple[int, torch.Tensor], ...], source: int, destination: int) -> SimpleNamespace:
+        ((_, value),) = values
+        assert (self.devices[source], self.devices[destination]) == ENDS and value.device == ENDS[0] and not value.is_pinned()
+
+        def synchronize() -> None:
+            SlowStreams.clock_s += 1e-5 + value.nbytes / 1e9
+
+        return SimpleNamespace(ready=SimpleNamespace(synchronize=synchronize))
+
+
+ENDS = (torch.device("cpu"), torch.device("meta"))
+
+
+def test_a_copy_is_timed_as_a_step_makes_it_until_the_values_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(links, "Streams", SlowStreams)
+    monkeypatch.setattr(links, "perf_counter", lambda: SlowStreams.clock_s)
+    link = copy_link(*ENDS)
+    assert link.latency_s == pytest.approx(1e-5, rel=1e-3) and link.bandwidth_bytes_per_s == pytest.approx(1e9, rel=1e-3)
 
 
 @pytest.mark.gpu
