@@ -26,7 +26,7 @@ FOLDER = Path(f"/tmp/gdp-{os.getuid()}")
 
 
 class Exclusive:
-    """Locks of cores by number and of GPUs by the names that the driver knows them by (`visible_gpu`), closed with `close`. Raises `InputError` when the folder of the locks
+    """Locks of cores by number and of GPUs by what tells them apart in every process (`gpu_identity`), closed with `close`. Raises `InputError` when the folder of the locks
     cannot be used.
 
     `tell` gets one line when locks have to be waited for longer than `silent_s`, which other measurements that come in between do not take.
@@ -100,12 +100,6 @@ def exclusively(cores: Iterable[int], gpus: Iterable[str]) -> Iterator[None]:
             yield
     finally:
         locks.close()
-
-
-def visible_gpu(number: int) -> str:
-    """What the GPU is called that CUDA numbers so in this process: its own number, or whatever stands at that place of `CUDA_VISIBLE_DEVICES`."""
-    visible = [name.strip() for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")]
-    return visible[number] if number < len(visible) and visible[number] else str(number)
 
 
 def _own_folder(folder: Path) -> Path:

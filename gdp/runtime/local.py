@@ -24,8 +24,9 @@ import torch
 
 from gdp.cluster import Cluster, Device
 from gdp.errors import InputError
-from gdp.runtime.exclusive import exclusively, visible_gpu
+from gdp.runtime.exclusive import exclusively
 from gdp.runtime.executor import cores_of
+from gdp.runtime.gpu_identity import gpu_identity
 from gdp.runtime.links import Link, copy_link, core_link
 
 _COPY_BYTES = 64 * 2**20
@@ -54,7 +55,7 @@ def local_cluster(core_sets: Sequence[str]) -> Cluster:
     everything = [core for own in cores for core in own]
     if len(set(everything)) != len(everything):
         raise InputError(f"the core sets {', '.join(core_sets)} share a core; give every core to one device")
-    with exclusively(everything, map(visible_gpu, range(torch.cuda.device_count()))):
+    with exclusively(everything, map(gpu_identity, range(torch.cuda.device_count()))):
         devices = [*_core_devices(core_sets, cores), *_cuda_devices()]
     if not devices:
         raise InputError("no core set is named and this machine has no CUDA device; name core sets, for example cpu:0 and cpu:1")
@@ -99,7 +100,7 @@ def measured_links(names: Sequence[str], kinds: Sequence[str]) -> dict[tuple[int
     Raises `InputError` when a name is no device of this machine, or another process keeps measuring on one.
     """
     cores = [cores_of(name) for name in names]
-    gpus = [visible_gpu(torch.device(name).index) for name, own in zip(names, cores, strict=True) if not own]
+    gpus = [gpu_identity(torch.device(name).index) for name, own in zip(names, cores, strict=True) if not own]
     measured: dict[tuple[str, str], Link] = {}
     links: dict[tuple[int, int], Link] = {}
     with exclusively(itertools.chain(*cores), gpus):

@@ -20,8 +20,8 @@ from gdp.graph import CONTROL, Graph
 from gdp.measurement import Measurement, MeasurementBatch, Status, stack
 from gdp.placement import Origin, Placement
 from gdp.runtime.answers import Profile, Steps, checked
-from gdp.runtime.exclusive import visible_gpu
 from gdp.runtime.executor import cores_of
+from gdp.runtime.gpu_identity import gpu_identity
 from gdp.runtime.journal import Measured, succeeds
 from gdp.runtime.process import ChildFailed
 from gdp.runtime.restarting import Devices, RestartingWorker
@@ -195,7 +195,7 @@ class Measuring:
     ) -> _Answer:
         """The worker's answer, of this kind, to a request about devices of these names. Raises `ChildFailed`."""
         cores = [core for name in names if name.startswith("cpu:") for core in cores_of(name)]
-        gpus = [visible_gpu(int(name.partition(":")[2])) for name in names if not name.startswith("cpu:")]
+        gpus = [gpu_identity(int(name.partition(":")[2])) for name in names if not name.startswith("cpu:")]
         answer = self._worker.ask_about(graph.name, Devices(cores=tuple(cores), gpus=tuple(gpus)), request, timeout_s=timeout_s)
         try:
             return checked(kind, answer, request)

@@ -34,7 +34,7 @@ class Devices:
     cores: tuple[int, ...]
     """the cores of all its CPU devices."""
     gpus: tuple[str, ...]
-    """the names of its GPUs for the driver (`gdp.runtime.exclusive.visible_gpu`)."""
+    """what its GPUs are called in every process (`gdp.runtime.gpu_identity`)."""
 
 
 class RestartingWorker:

@@ -11,7 +11,7 @@ import pytest
 from lock_state import come_free
 
 from gdp.errors import InputError
-from gdp.runtime.exclusive import Exclusive, visible_gpu
+from gdp.runtime.exclusive import Exclusive
 
 
 class Holder:
@@ -193,13 +193,6 @@ def test_a_folder_that_others_may_write_to_is_refused(tmp_path):
     (own / "core-0").symlink_to(file)
     with pytest.raises(InputError, match="core-0"):
         Exclusive([0], folder=own)
-
-
-def test_gpus_are_named_as_the_driver_does(monkeypatch):
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    assert [visible_gpu(number) for number in (0, 3)] == ["0", "3"]
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2, GPU-5af0")
-    assert [visible_gpu(number) for number in (0, 1)] == ["2", "GPU-5af0"]
 
 
 def test_a_full_disk_keeps_nobody_from_measuring(folder, monkeypatch):

@@ -60,6 +60,7 @@ def test_pairs_of_gpus_are_measured_one_by_one(monkeypatch: pytest.MonkeyPatch) 
         return Link(latency_s=len(seen) * 1e-6, bandwidth_bytes_per_s=1e9, num_bytes=(), seconds=(), median_error=0.0)
 
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 3)
+    monkeypatch.setattr(local, "gpu_identity", str)
     monkeypatch.setattr(local, "copy_link", measured)
     links = measured_links(["cuda:0", "cuda:1", "cuda:2"], ["gpu"] * 3)
     assert len(set(seen)) == 6 and len({link.latency_s for link in links.values()}) == 6
