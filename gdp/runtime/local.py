@@ -4,8 +4,10 @@ A set of cores is measured by threads pinned to it, as the PyTorch runtime runs 
 sum of two vectors, and the time of an operator on one number. Of several tries the best counts: another program's load slows a try, nothing speeds it up.
 
 Core sets of one size and one top frequency are one device kind and are measured once. They share the machine's memory: each is
-given the part of it that its cores are of all cores named. Links are measured by transfers of many sizes (links.py), once for every pair of kinds of core sets and once for
-every pair with a GPU; transfers between sets of cores
+given the part of it that its cores are of all cores named. A GPU has the memory that is free on it after its measurement, which leaves out CUDA's own for this process (the
+context and the workspace of the matrix product) and what other processes hold.
+
+Links are measured by transfers of many sizes (links.py), once for every pair of kinds of core sets and once for every pair with a GPU; transfers between sets of cores
 do not contend, copies of a GPU in one direction do.
 """
 
@@ -115,6 +117,8 @@ def measured_links(names: Sequence[str], kinds: Sequence[str]) -> dict[tuple[int
                     )
                     measured[pair] = copy_link(*ends)
             links[i, j] = measured[pair]
+        if gpus:
+            torch.cuda.empty_cache()
     return links
 
 
@@ -216,6 +220,7 @@ def _least_s(run: Callable[[], object], device: torch.device) -> float:
 
 
 def _cuda_devices() -> list[Device]:
+    """Every GPU that this process is shown; its memory is what is free while nothing is measured there."""
     devices: list[Device] = []
     measured: dict[str, tuple[float, float, float]] = {}
     for number in range(torch.cuda.device_count()):
@@ -223,12 +228,13 @@ def _cuda_devices() -> list[Device]:
         kind = re.sub(r"[^a-z0-9]+", "-", properties.name.lower()).strip("-")
         if kind not in measured:
             measured[kind] = _speed(torch.device("cuda", number))
+            torch.cuda.empty_cache()  # or workers would find that much less
         flops_per_s, memory_bytes_per_s, op_overhead_s = measured[kind]
         devices.append(
             Device(
                 name=f"cuda:{number}",
                 kind=kind,
-                memory_bytes=int(properties.total_memory),
+                memory_bytes=torch.cuda.mem_get_info(number)[0],
                 flops_per_s={"float32": flops_per_s},
                 memory_bytes_per_s=memory_bytes_per_s,
                 op_overhead_s=op_overhead_s,

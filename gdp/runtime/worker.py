@@ -55,7 +55,7 @@ class Bench:
     def load(self, *, program: str, inputs: str, ops: list[str], seed: int, compiled: bool = False) -> dict[str, Any]:
         """Takes a program and its flat inputs from files, and runs it once, unplaced. Placements will name devices in the order of `ops`."""
         self._program = torch.export.load(program)
-        flat_inputs = torch.load(inputs, weights_only=True)
+        flat_inputs = torch.load(inputs, map_location="cpu", weights_only=True)
         generator = torch.Generator()
         generator.manual_seed(seed)
         self._program = on_host(self._program)

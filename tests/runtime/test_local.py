@@ -1,6 +1,7 @@
 """This machine as a cluster: the figures are physically possible, and nothing outside the probe changes."""
 
 import os
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from gdp.runtime.executor import cores_of
 from gdp.runtime.links import Link
 from gdp.runtime.local import core_sets, local_cluster, measured_links
 
+LINK = Link(latency_s=1e-6, bandwidth_bytes_per_s=1e9, num_bytes=(), seconds=(), median_error=0.0)
 CORES = sorted(os.sched_getaffinity(0))
 
 
@@ -100,11 +102,35 @@ def test_no_device_at_all_is_refused() -> None:
         local_cluster([])
 
 
+def test_a_gpu_has_the_memory_that_is_free_when_the_probe_has_given_back_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    total, context, cached = 2**36, 2**29, [0, 0]
+
+    def speed(device: torch.device) -> tuple[float, float, float]:
+        cached[device.index] += 3 * 2**26
+        return 1e12, 1e11, 1e-5
+
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda number: SimpleNamespace(name=f"Card {number}", total_memory=total))
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda number: (total - context - cached[number], total))
+    monkeypatch.setattr(torch.cuda, "empty_cache", lambda: cached.__setitem__(slice(None), [0, 0]))
+    monkeypatch.setattr(local, "gpu_identity", str)
+    monkeypatch.setattr(local, "_speed", speed)
+    monkeypatch.setattr(local, "copy_link", lambda *ends: speed(max(ends, key=str)) and LINK)
+    found = local_cluster([])
+    assert [(device.name, device.kind, device.memory_bytes) for device in found.devices] == [
+        ("cuda:0", "card-0", total - context),
+        ("cuda:1", "card-1", total - context),
+    ]
+    assert cached == [0, 0]
+
+
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_cuda_devices_are_found_and_linked(cluster: Cluster) -> None:
     gpu = next(number for number, device in enumerate(cluster.devices) if device.name == "cuda:0")
-    assert cluster.devices[gpu].memory_bytes == torch.cuda.get_device_properties(0).total_memory
+    total = torch.cuda.get_device_properties(0).total_memory
+    assert 0 < cluster.devices[gpu].memory_bytes < total
+    assert torch.cuda.memory_reserved(0) < 64 * 2**20  # the workspace of the matrix product, not the probe's vectors of 192 MiB
     assert 1e11 < cluster.devices[gpu].flops_per_s["float32"] < 1e15
     assert 1e8 < cluster.bandwidth_bytes_per_s[0, gpu] < 1e12
     assert cluster.channel[0, gpu] != cluster.channel[gpu, 0]

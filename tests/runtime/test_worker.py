@@ -274,6 +274,17 @@ def test_wrong_outputs_are_a_failure(bench, tmp_path, monkeypatch):
     assert "outputs differ from those of the unplaced program: output 0 by up to 2" in bench.answer(request)["failed"]
 
 
+def test_inputs_that_were_on_a_gpu_are_loaded_on_the_host(bench, tmp_path, monkeypatch):
+    captured = capture(nn.ReLU(), (torch.ones(3),))
+    ops = list(captured.graph.name)
+    assert load(bench, tmp_path, captured.program, ops, [torch.ones(3)]) == {"ok": True}
+    inputs = str(tmp_path / "inputs.pt")
+    monkeypatch.setattr(torch.serialization, "location_tag", lambda _: "cuda:99")
+    torch.save([torch.ones(3)], inputs)
+    request = {"command": "load", "program": str(tmp_path / "program.pt2"), "inputs": inputs, "ops": ops, "seed": 0}
+    assert bench.answer(request) == {"ok": True}
+
+
 def test_lack_of_memory_is_told_apart(bench, tmp_path):
     class Huge(nn.Module):
         def forward(self, x):
