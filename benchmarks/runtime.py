@@ -33,9 +33,10 @@ from gdp.cli.report_data import environment
 from gdp.cluster import Cluster
 from gdp.graph import Graph
 from gdp.placement import Origin, Placement
+from gdp.runtime.core_sets import cores_of
 from gdp.runtime.exclusive import exclusively
-from gdp.runtime.executor import Executor, cores_of
-from gdp.runtime.local import core_sets, local_cluster
+from gdp.runtime.executor import Executor
+from gdp.runtime.local import default_core_sets, local_cluster
 from gdp.runtime.pieces import cut
 from gdp.runtime.pytorch import PyTorchRuntime
 from gdp.runtime.restarting import ALLOCATOR
@@ -136,7 +137,7 @@ def main() -> None:
     if not ALLOCATOR.items() <= os.environ.items():  # glibc reads them when a process starts
         os.execve(sys.executable, [sys.executable, *sys.argv], {**os.environ, **ALLOCATOR})
     console = Console(width=150)
-    cluster = local_cluster(core_sets()[:2])
+    cluster = local_cluster(default_core_sets()[:2])
     table = Table()
     for column in ("model", "ops", "plain step ms", "overhead", "two cores over one, predicted", "measured", "said"):
         table.add_column(column, justify="left" if column in ("model", "said") else "right")

@@ -41,7 +41,7 @@ from gdp.cluster import Cluster
 from gdp.graph import Graph
 from gdp.measurement import Status
 from gdp.placement import Origin, Placement
-from gdp.runtime.local import core_sets, local_cluster
+from gdp.runtime.local import default_core_sets, local_cluster
 from gdp.runtime.pytorch import PyTorchRuntime
 from gdp.runtime.simulator import Simulator
 from gdp.runtime.tensorflow import TensorFlowRuntime
@@ -271,7 +271,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=RESULTS)
     options = parser.parse_args()
     console = Console(width=150)
-    cluster = local_cluster(core_sets()[:2])
+    cluster = local_cluster(default_core_sets()[:2])
     found = [agreement(name, cluster, num_placements=options.placements, console=console) for name in options.models]
     console.print(table(found))
     rows = [

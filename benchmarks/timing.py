@@ -26,7 +26,7 @@ from gdp.capture.torch import Captured, capture
 from gdp.cli.report_data import environment
 from gdp.cluster import Cluster
 from gdp.placement import Origin, Placement
-from gdp.runtime.local import core_sets, local_cluster
+from gdp.runtime.local import default_core_sets, local_cluster
 from gdp.runtime.pytorch import PyTorchRuntime
 from gdp.runtime.timing import Comparison, Protocol, Times, compare_times, in_turn, in_two_looks
 from gdp.workloads.branching import branching_network
@@ -283,7 +283,7 @@ def on_this_machine(console: Console, *, equals: int, per_difference: int, calib
 
 
 def two_cores() -> Cluster:
-    return local_cluster(core_sets()[:2])
+    return local_cluster(default_core_sets()[:2])
 
 
 def main() -> None:

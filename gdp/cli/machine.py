@@ -33,9 +33,9 @@ def resolve_cluster(text: str) -> Cluster:
 
 def _named(text: str) -> Cluster:
     if text == "local":
-        from gdp.runtime.local import core_sets, local_cluster
+        from gdp.runtime.local import default_core_sets, local_cluster
 
-        return local_cluster(core_sets())
+        return local_cluster(default_core_sets())
     if text.endswith(_YAML):
         return read_cluster(Path(text))
     return preset(text)

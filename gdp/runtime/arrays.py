@@ -2,14 +2,7 @@
 
 import numpy as np
 
-_TOLERANCE = {"float64": 1e-9, "float32": 1e-3, "float16": 2e-2, "bfloat16": 5e-2, "complex64": 1e-3, "complex128": 1e-9}
-"""Largest difference allowed, by dtype, relative to the largest magnitude of the array: room for other summation orders and TF32, none for a wrong cut."""
-
-_ROUNDING = {"float64": 1e-15, "float32": 1e-6, "float16": 2e-3, "bfloat16": 1e-2, "complex64": 1e-6, "complex128": 1e-15}
-"""Relative size of a rounding error, or a few, by dtype."""
-
-_MULTIPLE_OF_ROUNDING = 10.0
-"""How many times as far as a run on inputs that were changed by roundings a result may lie from the reference."""
+from gdp.runtime.rounding import MULTIPLE_OF_ROUNDING, ROUNDING, TOLERANCE
 
 
 def difference(what: str, result: np.ndarray, expected: np.ndarray, disturbed: np.ndarray, start: np.ndarray | None = None) -> str:
@@ -20,7 +13,7 @@ def difference(what: str, result: np.ndarray, expected: np.ndarray, disturbed: n
         result: of the run that is checked.
         expected: of the reference.
         disturbed: of the reference, once more from values that were changed by about a rounding error. Where that alone changes much (a decision
-            between equals, an optimiser that divides a gradient of nothing by its magnitude), as much is allowed, times `_MULTIPLE_OF_ROUNDING`.
+            between equals, an optimiser that divides a gradient of nothing by its magnitude), as much is allowed, times `MULTIPLE_OF_ROUNDING`.
         start: of a variable that a step updates, its value before: then the tolerance is relative to the largest change, not to the value.
     """
     if result.shape != expected.shape or result.dtype != expected.dtype:
@@ -29,7 +22,7 @@ def difference(what: str, result: np.ndarray, expected: np.ndarray, disturbed: n
         return ""
     if result.dtype.kind in "OSU":
         return f"{what} is another text"
-    tolerance = _TOLERANCE.get(expected.dtype.name, 0.0)
+    tolerance = TOLERANCE.get(expected.dtype.name, 0.0)
     whole_equal = expected.dtype.kind not in "iu" or np.array_equal(result, expected)  # beyond 2**53 float64 cannot tell
     wide = np.complex128 if expected.dtype.kind == "c" else np.float64
     result, expected, disturbed = (array.astype(wide) for array in (result, expected, disturbed))
@@ -42,14 +35,14 @@ def difference(what: str, result: np.ndarray, expected: np.ndarray, disturbed: n
     moved = scale if start is None else np.abs(expected[finite] - start.astype(wide)[finite])
     sure = finite & np.isfinite(disturbed)
     allowed = tolerance * float(moved.max()) + 1e-3 * tolerance * float(scale.max())
-    allowed += _MULTIPLE_OF_ROUNDING * float(np.abs(disturbed[sure] - expected[sure]).max(initial=0.0))
+    allowed += MULTIPLE_OF_ROUNDING * float(np.abs(disturbed[sure] - expected[sure]).max(initial=0.0))
     gap = max(float(np.abs(result[finite] - expected[finite]).max()), float(not whole_equal))
     return f"{what} by up to {gap:.3g}, where {allowed:.3g} is allowed" if gap > allowed else ""
 
 
 def disturbed(value: np.ndarray, generator: np.random.Generator) -> np.ndarray:
     """The value, its real numbers changed by about a rounding error of their precision; other dtypes stay."""
-    if value.dtype.name not in _ROUNDING:
+    if value.dtype.name not in ROUNDING:
         return value
     sign = generator.integers(0, 2, value.shape) * 2 - 1
-    return np.asarray(value * (1 + sign * _ROUNDING[value.dtype.name]), value.dtype)
+    return np.asarray(value * (1 + sign * ROUNDING[value.dtype.name]), value.dtype)

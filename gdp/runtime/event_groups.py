@@ -2,7 +2,7 @@
 
 from typing import no_type_check
 
-from gdp.runtime.compiled import compile_kernel
+from gdp.runtime.numba_options import compile_kernel
 
 
 @compile_kernel

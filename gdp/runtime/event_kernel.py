@@ -17,9 +17,9 @@ import numpy as np
 from numpy import uintp
 
 from gdp.measurement import Status
-from gdp.runtime.compiled import compile_inline, compile_kernel
 from gdp.runtime.event_queue import NONE, PRIORITY, PROGRAM_ORDER, READY_ORDER, append, insert, meld, take
 from gdp.runtime.event_routes import STRETCH, route
+from gdp.runtime.numba_options import compile_inline, compile_kernel
 from gdp.runtime.scratch import BLOCK_BITS
 
 OK = int(Status.OK)

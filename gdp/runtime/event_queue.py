@@ -9,7 +9,7 @@ from typing import no_type_check
 
 from numpy import uintp
 
-from gdp.runtime.compiled import compile_inline, compile_kernel
+from gdp.runtime.numba_options import compile_inline, compile_kernel
 
 NONE = -1
 """No item."""

@@ -10,9 +10,9 @@ from typing import no_type_check
 import numpy as np
 from numpy import uintp
 
-from gdp.runtime.compiled import compile_inline, compile_kernel
 from gdp.runtime.event_groups import group
 from gdp.runtime.event_queue import NONE
+from gdp.runtime.numba_options import compile_inline, compile_kernel
 from gdp.runtime.plan import FEW_EDGES, MANY_EDGES, ONE_EDGE
 
 STRETCH = 2048

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from gdp.errors import InputError
+from gdp.runtime.core_sets import cores_of
 from gdp.runtime.pieces import Piece
 from gdp.runtime.stages import NO_PIECE, Copies, Loaded, Message, Place, load
 from gdp.runtime.streams import Streams
@@ -211,32 +211,3 @@ def _receive(loaded: Loaded, source: int, destination: int) -> Message:
     if message is None:
         raise _Stopped
     return message
-
-
-def cores_of(name: str) -> tuple[int, ...]:
-    """The cores of the CPU device `name` (`cpu:0`, `cpu:0-3`, `cpu:0,2`); none for `cuda:i`.
-
-    Raises `InputError` for any other name, and for cores or GPUs that this process may not use.
-    """
-    kind, _, numbers = name.partition(":")
-    if kind == "cuda" and numbers.isdecimal():
-        if int(numbers) >= torch.cuda.device_count():
-            raise InputError(
-                f"device {name!r} is not there: this machine has {torch.cuda.device_count()} CUDA devices; choose among its own"
-            )
-        return ()
-    cores: list[int] = []
-    for part in numbers.split(","):
-        first, dash, last = part.partition("-")
-        if kind != "cpu" or not first.isdecimal() or not (last if dash else first).isdecimal() or len(part) > 15:
-            raise InputError(
-                f"{name!r} is not a device that PyTorch programs run on: name sets of cores like 'cpu:0' or 'cpu:0-3', or 'cuda:0'; "
-                "devices that are only simulated have no real timing"
-            )
-        cores += range(int(first), min(int(last or first), int(first) + 4096) + 1)
-    allowed = os.sched_getaffinity(0)
-    if not cores or len(set(cores)) != len(cores) or not set(cores) <= allowed:
-        raise InputError(
-            f"device {name!r} does not name distinct cores of those that this process may use, {sorted(allowed)}; choose among them"
-        )
-    return tuple(cores)

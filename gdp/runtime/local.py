@@ -26,18 +26,18 @@ import torch
 
 from gdp.cluster import Cluster, Device
 from gdp.errors import InputError
+from gdp.runtime.core_sets import cores_of
 from gdp.runtime.exclusive import exclusively
-from gdp.runtime.executor import cores_of
 from gdp.runtime.gpu_identity import gpu_identity
 from gdp.runtime.links import Link, copy_link, core_link
 
 _COPY_BYTES = 64 * 2**20
 
 MAX_CORE_SETS = 8
-"""`core_sets` cuts a machine of more cores into this many devices: a placement over dozens of small devices is hard to find, and rarely a fast one."""
+"""`default_core_sets` cuts a machine of more cores into this many devices: a placement over dozens of small devices is hard to find, and rarely a fast one."""
 
 
-def core_sets() -> tuple[str, ...]:
+def default_core_sets() -> tuple[str, ...]:
     """The cores that this process may use as CPU devices: `cpu:0`, `cpu:1`, ..., or on larger machines `MAX_CORE_SETS` sets of neighbouring cores, `cpu:0-3`, `cpu:4-7`, ..."""
     cores = sorted(os.sched_getaffinity(0))
     return tuple(_set_name(own.tolist()) for own in np.array_split(cores, min(len(cores), MAX_CORE_SETS)))

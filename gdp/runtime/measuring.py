@@ -20,7 +20,7 @@ from gdp.graph import CONTROL, Graph
 from gdp.measurement import Measurement, MeasurementBatch, Status, stack
 from gdp.placement import Origin, Placement
 from gdp.runtime.answers import Profile, Steps, checked
-from gdp.runtime.executor import cores_of
+from gdp.runtime.core_sets import cores_of
 from gdp.runtime.gpu_identity import gpu_identity
 from gdp.runtime.journal import Measured, succeeds
 from gdp.runtime.process import ChildFailed

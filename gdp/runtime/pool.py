@@ -20,7 +20,7 @@ from gdp.errors import InputError
 from gdp.graph import Graph
 from gdp.measurement import Measurement, MeasurementBatch, stack
 from gdp.placement import Origin, Placement
-from gdp.runtime.executor import cores_of
+from gdp.runtime.core_sets import cores_of
 from gdp.runtime.fingerprint import gpu
 from gdp.runtime.journal import Measured, succeeds
 

@@ -15,7 +15,7 @@ from gdp.errors import InputError
 from gdp.graph import Graph
 from gdp.measurement import Measurement, MeasurementBatch
 from gdp.placement import Placement
-from gdp.runtime.executor import cores_of
+from gdp.runtime.core_sets import cores_of
 from gdp.runtime.journal import Measured
 from gdp.runtime.measuring import Measuring
 from gdp.runtime.restarting import RestartingWorker

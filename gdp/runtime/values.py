@@ -7,28 +7,7 @@ from typing import Any
 import torch
 from torch.export.graph_signature import InputKind, OutputKind
 
-_TOLERANCE = {
-    torch.float64: 1e-9,
-    torch.float32: 1e-3,
-    torch.float16: 2e-2,
-    torch.bfloat16: 5e-2,
-    torch.complex64: 1e-3,
-    torch.complex128: 1e-9,
-}
-"""Largest difference allowed, by dtype, relative to the largest magnitude of the tensor: room for other summation orders, none for a wrong cut."""
-
-_ROUNDING = {
-    torch.float64: 1e-15,
-    torch.float32: 1e-6,
-    torch.float16: 2e-3,
-    torch.bfloat16: 1e-2,
-    torch.complex64: 1e-6,
-    torch.complex128: 1e-15,
-}
-"""Relative size of a rounding error, or a few, by dtype."""
-
-_MULTIPLE_OF_ROUNDING = 10.0
-"""How many times as far as a run on values that were changed by roundings a result may lie from the reference."""
+from gdp.runtime.rounding import MULTIPLE_OF_ROUNDING, ROUNDING, TOLERANCE
 
 _UPDATES = (OutputKind.PARAMETER_MUTATION, OutputKind.BUFFER_MUTATION, OutputKind.USER_INPUT_MUTATION)
 
@@ -71,10 +50,10 @@ def on_host(program: torch.export.ExportedProgram) -> torch.export.ExportedProgr
 
 def disturbed(value: Any, generator: torch.Generator) -> Any:
     """The value, every other one of its real numbers made smaller by about a rounding error of its precision, so that what is a probability stays one."""
-    if not isinstance(value, torch.Tensor) or value.dtype not in _ROUNDING:
+    if not isinstance(value, torch.Tensor) or _name(value.dtype) not in ROUNDING:
         return value
     smaller = torch.randint(0, 2, value.shape, generator=generator)
-    return (value * (1 - smaller * _ROUNDING[value.dtype])).to(value.dtype)
+    return (value * (1 - smaller * ROUNDING[_name(value.dtype)])).to(value.dtype)
 
 
 def start_of_outputs(program: torch.export.ExportedProgram, values: Mapping[str, Any]) -> list[Any]:
@@ -90,7 +69,7 @@ def allowed_differences(reference: Sequence[Any], near: Sequence[Any], start: Se
     Args:
         reference: the outputs of the unplaced program.
         near: its outputs from values that were changed by about a rounding error (`disturbed`). Where that alone changes much (an optimiser's slot for a gradient that is nothing
-            but rounding, as of a bias before batch norm), as much is allowed, times `_MULTIPLE_OF_ROUNDING`.
+            but rounding, as of a bias before batch norm), as much is allowed, times `MULTIPLE_OF_ROUNDING`.
         start: for outputs that update a value, the value before, else None: the tolerance is then relative to the largest change, not to the value, which a step hardly moves.
         near_start: the same of the changed values.
     """
@@ -98,13 +77,13 @@ def allowed_differences(reference: Sequence[Any], near: Sequence[Any], start: Se
 
 
 def _allowed(expected: torch.Tensor, near: torch.Tensor, start: torch.Tensor | None, near_start: torch.Tensor | None) -> float:
-    tolerance, finite = _TOLERANCE.get(expected.dtype, 0.0), torch.isfinite(_wide(expected))
+    tolerance, finite = TOLERANCE.get(_name(expected.dtype), 0.0), torch.isfinite(_wide(expected))
     wide, moved = _wide(expected), _wide(expected)
     shift = _wide(near) - wide
     if start is not None and near_start is not None:
         moved, shift = wide - _wide(start), shift - (_wide(near_start) - _wide(start))
     allowed = tolerance * _largest(moved[finite]) + (0.0 if start is None else 1e-3 * tolerance * _largest(wide[finite]))
-    return allowed + _MULTIPLE_OF_ROUNDING * _largest(shift[torch.isfinite(shift)])
+    return allowed + MULTIPLE_OF_ROUNDING * _largest(shift[torch.isfinite(shift)])
 
 
 def difference(outputs: Sequence[Any], reference: Sequence[Any], allowed: Sequence[float] | None = None) -> str:
@@ -130,6 +109,10 @@ def difference(outputs: Sequence[Any], reference: Sequence[Any], allowed: Sequen
         if excess > worst.excess:
             worst = _Difference(excess=excess, text=f"output {number} by up to {gap:.3g}, where {most:.3g} is allowed")
     return worst.text
+
+
+def _name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
 
 
 def _wide(value: torch.Tensor) -> torch.Tensor:

@@ -6,14 +6,14 @@ import weakref
 
 import pytest
 import torch
-from branching_net import CORES, NAMES, branching_input, branching_program
+from branching_net import NAMES, branching_input, branching_program
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
 from gdp.capture.torch import capture
-from gdp.errors import InputError
-from gdp.runtime.executor import Executor, StepFailed, cores_of
+from gdp.runtime.core_sets import cores_of
+from gdp.runtime.executor import Executor, StepFailed
 from gdp.runtime.pieces import cut
 from gdp.runtime.stages import Copies, Loaded, Place, load
 from gdp.runtime.streams import Streams
@@ -181,28 +181,6 @@ def test_a_device_that_fails_settles_what_it_began_before_the_step_is_over(monke
         with pytest.raises(StepFailed, match="index out of range"):
             running.step(loaded(running, program, device_of_op, [torch.ones(3, 2), torch.tensor([7]), x]))
         assert sorted(settled) == list(enumerate(NAMES))
-
-
-def test_names_of_devices():
-    first = CORES[0]
-    assert cores_of(f"cpu:{first}") == (first,)
-    assert cores_of(f"cpu:{first}-{first}") == (first,)
-    for wrong in (
-        "gpu0",
-        "cpu",
-        "cpu:",
-        "cpu:x",
-        "cpu:1-",
-        "cpu:-1",
-        "cuda:",
-        "cuda:-1",
-        f"cpu:{first},{first}",
-        "cpu:99999",
-        "cpu:5-2",
-        "cpu:0-999999999999",
-    ):
-        with pytest.raises(InputError):
-            cores_of(wrong)
 
 
 @pytest.mark.gpu

@@ -12,7 +12,7 @@ from faults import FAULTS, OF_TORCH, FaultyRun, Left
 from gdp.measurement import Status
 from gdp.placement import Origin, Placement
 from gdp.runtime import exclusive
-from gdp.runtime.executor import cores_of
+from gdp.runtime.core_sets import cores_of
 from gdp.runtime.measuring import Measuring
 from gdp.runtime.pytorch import PyTorchRuntime
 from gdp.runtime.restarting import RestartingWorker

@@ -10,9 +10,9 @@ import torch
 from gdp.cluster import Cluster, read_cluster, write_cluster
 from gdp.errors import InputError
 from gdp.runtime import local
-from gdp.runtime.executor import cores_of
+from gdp.runtime.core_sets import cores_of
 from gdp.runtime.links import Link
-from gdp.runtime.local import core_sets, local_cluster, measured_links
+from gdp.runtime.local import default_core_sets, local_cluster, measured_links
 
 LINK = Link(latency_s=1e-6, bandwidth_bytes_per_s=1e9, num_bytes=(), seconds=(), median_error=0.0)
 CORES = sorted(os.sched_getaffinity(0))
@@ -20,7 +20,7 @@ CORES = sorted(os.sched_getaffinity(0))
 
 @pytest.fixture(scope="module")
 def cluster() -> Cluster:
-    return local_cluster(core_sets())
+    return local_cluster(default_core_sets())
 
 
 def test_every_core_is_a_device_of_one_measured_kind(cluster: Cluster) -> None:
@@ -153,5 +153,5 @@ def test_cuda_devices_are_found_and_linked(cluster: Cluster) -> None:
 )
 def test_a_large_machine_is_a_few_sets_of_neighbouring_cores(monkeypatch: pytest.MonkeyPatch, cores: list[int], sets: list[str]) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(cores))
-    assert list(core_sets()) == sets
-    assert [core for name in core_sets() for core in cores_of(name)] == cores
+    assert list(default_core_sets()) == sets
+    assert [core for name in default_core_sets() for core in cores_of(name)] == cores

@@ -10,7 +10,7 @@ from branching_net import NAMES, branching_program, core_cluster
 
 from gdp.measurement import Status
 from gdp.placement import Origin, Placement
-from gdp.runtime.executor import cores_of
+from gdp.runtime.core_sets import cores_of
 from gdp.runtime.journal import Journal, Measured
 from gdp.runtime.measuring import Measuring
 from gdp.runtime.restarting import Devices, RestartingWorker

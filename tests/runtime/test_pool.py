@@ -11,7 +11,7 @@ from gdp.errors import InputError
 from gdp.measurement import Status
 from gdp.placement import Origin, Placement
 from gdp.runtime import exclusive
-from gdp.runtime.executor import cores_of
+from gdp.runtime.core_sets import cores_of
 from gdp.runtime.journal import Measured
 from gdp.runtime.measuring import Measuring
 from gdp.runtime.pool import Pool, Seat, check_seats, measured_each
@@ -140,7 +140,7 @@ def test_a_refusal_in_a_seat_is_the_caller_s():
         ([("cpu:0",), ("cpu:1", "cpu:2")], "are 2 devices to measure on beside the cluster's 1"),
         ([("cpu:0",), ("cpu:1-2",)], "'cpu:1-2' is not like 'cpu:0', whose part it is to take: 2 cores, not 1 core"),
         ([("cpu:0-1",), ("cpu:1,2",)], "'cpu:0-1' and 'cpu:1,2' to measure on side by side share core 1"),
-        ([("cpu:0",), ("gpu0",)], "'gpu0' is not a device that PyTorch programs run on"),
+        ([("cpu:0",), ("gpu0",)], "'gpu0' is not a device that programs run on"),
     ],
 )
 def test_seats_must_be_alike_and_apart(devices, sentence):

@@ -11,7 +11,7 @@ from gdp.capture.torch import capture
 from gdp.errors import InputError
 from gdp.measurement import Measurement, Status
 from gdp.placement import Origin, Placement
-from gdp.runtime.executor import cores_of
+from gdp.runtime.core_sets import cores_of
 from gdp.runtime.journal import Measured
 from gdp.runtime.pytorch import PyTorchRuntime
 from gdp.runtime.simulator import Simulator
