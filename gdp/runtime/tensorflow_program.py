@@ -18,6 +18,8 @@ _NO_TWO_RUNS_EQUAL = frozenset(
 )
 _BRANCHES = frozenset({"Switch", "Merge", "RefSwitch", "RefMerge"})
 _REFERENCES = frozenset({"Variable", "VariableV2"})
+_PLACEHOLDERS = ("Placeholder", "PlaceholderWithDefault", "PlaceholderV2")
+_VARIABLES = ("VarHandleOp",)
 _HANDLES = (20, 21)
 """`DT_RESOURCE` and `DT_VARIANT`."""
 
@@ -54,6 +56,7 @@ def write_program(program: FlatProgram, example_inputs: Sequence[Any], graph_pat
         raise InputError(
             f"there are {len(example_inputs)} example inputs, but the program has {len(program.inputs)}; give one for each of {', '.join(program.inputs)}"
         )
+    _refuse_values_of_other_nodes(program, nodes)
     _refuse_what_cannot_be_measured(program, nodes)
     values = {
         name: _array(name, value, nodes[name])
@@ -104,6 +107,16 @@ def read_program(graph_path: Path, values_path: Path, ops: Sequence[str]) -> Pro
         variables={name: value for name, value in variables.items() if name in present or name in input_handles.values()},
         input_handles={name: handle for name, handle in input_handles.items() if name in present},
     )
+
+
+def _refuse_values_of_other_nodes(program: FlatProgram, nodes: Mapping[str, Any]) -> None:
+    inputs = ((name, "input", _PLACEHOLDERS) for name in (*program.inputs, *(name for name, _ in program.captured)))
+    variables = ((name, "variable", _VARIABLES) for name, _ in program.variables)
+    for name, what, types in (*inputs, *variables):
+        if name not in nodes:
+            raise InputError(f"the {what} {name!r} is no node of the program; give values for nodes of type {types[0]} that it has")
+        if nodes[name].op not in types:
+            raise InputError(f"the {what} {name!r} is a {nodes[name].op} in the program; give values for nodes of type {types[0]} alone")
 
 
 def _refuse_what_cannot_be_measured(program: FlatProgram, nodes: Mapping[str, Any]) -> None:

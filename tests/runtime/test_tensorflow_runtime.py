@@ -12,6 +12,7 @@ from branching_net import CORES, NAMES, core_cluster
 from tensorflow_programs import as_worker_reads, bias_before_batch_norm, convolutions_training, drawing, tied_training
 
 from gdp.capture.tensorflow_import import import_tensorflow
+from gdp.capture.tensorflow_lowering import Lowered
 from gdp.capture.tensorflow_program import TensorFlowProgram, function_program, graph_def_program, saved_model_program
 from gdp.cluster import Cluster
 from gdp.errors import InputError
@@ -245,6 +246,23 @@ def test_programs_that_cannot_be_measured_are_refused() -> None:
             )
     told = refusal(graph.as_graph_def(), feeds={}, fetches=["read_a", "read_b"], variables={"a": np.float32(1), "b": np.float32(1)})
     assert "'a' and 'b' are one variable under two names" in told
+
+
+def test_values_belong_to_placeholders_and_variables_that_the_program_has() -> None:
+    tf = import_tensorflow()
+    x = np.ones((2, 2), np.float32)
+    with tf.Graph().as_default() as graph:
+        given = tf.compat.v1.placeholder(tf.float32, (2, 2), name="x")
+        tf.identity(tf.matmul(given, given, name="m"), name="y")
+    told = refusal(graph.as_graph_def(), feeds={"x": x}, fetches=["y"], variables={"ghost": x})
+    assert told.startswith("the variable 'ghost' is no node of the program; give values for nodes of type VarHandleOp")
+    told = refusal(graph.as_graph_def(), feeds={"x": x}, fetches=["y"], variables={"m": x})
+    assert told.startswith("the variable 'm' is a MatMul in the program; give values for nodes of type VarHandleOp")
+    told = refusal(graph.as_graph_def(), feeds={"x": x, "m": x}, fetches=["y"])
+    assert told.startswith("the input 'm' is a MatMul in the program; give values for nodes of type Placeholder")
+    missing = Lowered(graph_def=graph.as_graph_def(), inputs=("x:0",), outputs=("y:0",), targets=(), variables=())
+    with pytest.raises(InputError, match="the input 'x:0' is no node of the program"):
+        TensorFlowRuntime(missing, [x])
 
 
 def test_user_mistakes_are_told(program: TensorFlowProgram, cluster: Cluster) -> None:
