@@ -13,6 +13,7 @@ from gdp.capture.tensorflow_lowering import Lowered, lower
 from gdp.capture.tensorflow_training import trace_training_step
 from gdp.errors import InputError
 from gdp.graph import Graph
+from gdp.plain_array import plain_array
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
@@ -47,7 +48,7 @@ def function_program(concrete_function: Any, example_inputs: Sequence[Any], *, s
 def keras_program(model: Any, example_inputs: Sequence[Any], *, source: str) -> TensorFlowProgram:
     """A call of a Keras model in inference, on one array for each of its inputs."""
     tf = import_tensorflow()
-    arrays = [np.asarray(value) for value in example_inputs]
+    arrays = _arrays(example_inputs)
     call = tf.function(lambda *x: model(x[0] if len(x) == 1 else list(x), training=False), autograph=False)
     traced = call.get_concrete_function(*(tf.TensorSpec(array.shape, array.dtype) for array in arrays))
     return function_program(traced, arrays, source=source, owner=model)
@@ -58,7 +59,7 @@ def keras_training_program(
 ) -> TensorFlowProgram:
     """A training step of a Keras model (`gdp.capture.tensorflow_training`), on arrays of inputs and labels."""
     tf = import_tensorflow()
-    arrays = [np.asarray(inputs), np.asarray(labels)]
+    arrays = [plain_array(inputs, "the example of the inputs"), plain_array(labels, "the example of the labels")]
     specs = [tf.TensorSpec(array.shape, array.dtype) for array in arrays]
     traced = trace_training_step(model, loss, optimizer, inputs=specs[0], labels=specs[1])
     return function_program(traced, arrays, source=source, owner=(model, optimizer))
@@ -81,14 +82,16 @@ def saved_model_program(
     tf = import_tensorflow()
     try:
         loaded = tf.saved_model.load(str(folder))
-    except (OSError, ValueError, tf.errors.OpError) as error:
-        raise InputError(f"{folder} is no SavedModel that TensorFlow can load: {str(error).splitlines()[0]}") from error
+    except Exception as error:  # a damaged one leads TensorFlow's loader to any of Python's
+        raise InputError(
+            f"{folder} is no SavedModel that TensorFlow {tf.__version__} can load ({_first_line(error)}); save or download it again"
+        ) from error
     if signature not in loaded.signatures:
         have = ", ".join(sorted(loaded.signatures)) or "none"
         raise InputError(f"the SavedModel {folder} has no signature {signature!r}; it has {have}")
     function = loaded.signatures[signature]
     _, wanted = function.structured_input_signature
-    values = {name: np.asarray(value) for name, value in (example_inputs or {}).items()}
+    values = {name: plain_array(value, f"the example of {name!r}") for name, value in (example_inputs or {}).items()}
     if example_inputs is None:
         values = {name: _ones(name, spec, batch, folder) for name, spec in wanted.items()}
     if set(values) != set(wanted):
@@ -97,9 +100,18 @@ def saved_model_program(
         )
     # Traced again with the shapes of the examples, in which there is no unknown extent.
     specs = {name: tf.TensorSpec(value.shape, wanted[name].dtype, name=name) for name, value in values.items()}
-    traced = tf.function(lambda **arguments: function(**arguments), autograph=False).get_concrete_function(**specs)
-    ordered = [values[tensor.op.get_attr("_user_specified_name").decode()] for tensor in traced.inputs if _is_argument(traced, tensor)]
-    return function_program(traced, ordered, source=f"{folder.name}, {signature}", owner=loaded)
+    try:
+        traced = tf.function(lambda **arguments: function(**arguments), autograph=False).get_concrete_function(**specs)
+        ordered = [values[tensor.op.get_attr("_user_specified_name").decode()] for tensor in traced.inputs if _is_argument(traced, tensor)]
+        return function_program(traced, ordered, source=f"{folder.name}, {signature}", owner=loaded)
+    except InputError:
+        raise
+    except Exception as error:
+        shapes = ", ".join(f"{name}: {list(value.shape)}" for name, value in values.items())
+        raise InputError(
+            f"the signature {signature!r} of {folder} cannot be called with examples of the shapes {shapes} ({_first_line(error)}); "
+            "give example_inputs that it takes, or save the model again if it is damaged"
+        ) from error
 
 
 def graph_def_program(
@@ -136,7 +148,11 @@ def graph_def_program(
 
 def _program(lowered: Lowered, example_inputs: Sequence[Any], *, source: str, owner: object) -> TensorFlowProgram:
     graph = capture_graph_def(lowered.graph_def, keep=[*lowered.inputs, *lowered.outputs, *lowered.targets], source=source)
-    return TensorFlowProgram(graph=graph, lowered=lowered, example_inputs=tuple(np.asarray(value) for value in example_inputs), owner=owner)
+    return TensorFlowProgram(graph=graph, lowered=lowered, example_inputs=tuple(_arrays(example_inputs)), owner=owner)
+
+
+def _arrays(example_inputs: Sequence[Any]) -> list[np.ndarray]:
+    return [plain_array(value, f"example input {number}") for number, value in enumerate(example_inputs)]
 
 
 def _ones(name: str, spec: Any, batch: int, folder: Path) -> np.ndarray:
@@ -144,6 +160,10 @@ def _ones(name: str, spec: Any, batch: int, folder: Path) -> np.ndarray:
     if None in extents[1:] or spec.shape.rank is None:
         raise InputError(f"argument {name!r} of the SavedModel {folder} has the shape {spec.shape}; give example_inputs")
     return np.ones([batch if extent is None else extent for extent in extents], spec.dtype.as_numpy_dtype)
+
+
+def _first_line(error: Exception) -> str:
+    return f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else 'no message'}"
 
 
 def _is_argument(traced: Any, tensor: Any) -> bool:

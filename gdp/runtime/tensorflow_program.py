@@ -11,6 +11,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from gdp.errors import InputError
+from gdp.plain_array import plain_array
 from gdp.runtime.tensorflow_session import Program
 
 _NO_TWO_RUNS_EQUAL = frozenset(
@@ -152,7 +153,7 @@ def _array(name: str, value: Any, node: Any) -> np.ndarray:
     import tensorflow as tf
 
     dtype = np.dtype(tf.as_dtype(node.attr["dtype"].type).as_numpy_dtype)
-    given = np.asarray(value)
+    given = plain_array(value, f"the value of {name!r}")
     if dtype.kind in "OSU" or given.dtype.kind in "OSU":
         raise InputError(f"{name!r} holds text or objects, which cannot be handed to a measuring process; give numbers")
     if given.dtype != dtype and not np.can_cast(given.dtype, dtype, "same_kind"):

@@ -223,6 +223,7 @@ def test_programs_that_cannot_be_measured_are_refused() -> None:
     assert "has the shape [5], but the program wants [4]" in refusal(
         given, feeds={"x": np.ones(5, np.float32)}, fetches=["y"], variables=own
     )
+    assert "the value of 'v' is no array (" in refusal(given, feeds={"x": x}, fetches=["y"], variables={"v": [[1.0], [1.0, 2.0]]})
     assert "is complex64, but the program wants float32" in refusal(given, feeds={"x": x + 1j}, fetches=["y"], variables=own)
     assert "placeholder 'x' of the program is none of its inputs" in refusal(given, feeds={}, fetches=["y"], variables=own)
     with tf.Graph().as_default() as graph:
