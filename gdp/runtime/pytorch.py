@@ -23,6 +23,7 @@ from gdp.runtime.journal import Measured
 from gdp.runtime.measuring import Measuring
 from gdp.runtime.restarting import RestartingWorker
 from gdp.runtime.timing import Comparison, Protocol
+from gdp.runtime.torch_operators import refuse_unknown_operators
 
 _ENVIRONMENT = {
     # a device's thread sets its own number of threads; no other thread shall have helpers
@@ -66,6 +67,7 @@ class PyTorchRuntime:
             raise InputError(
                 f"the example inputs are {structure}, but the program was exported with {program.call_spec.in_spec}; give those"
             )
+        refuse_unknown_operators(program)
         self._worker = RestartingWorker("gdp.runtime.worker", environment=_ENVIRONMENT, timeout_s=timeout_s, memory_share=memory_share)
         program_path, inputs_path = self._worker.folder / "program.pt2", self._worker.folder / "inputs.pt"
         try:
