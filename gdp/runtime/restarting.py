@@ -5,18 +5,16 @@ While it answers, its cores and GPUs are locked against other measurements (excl
 
 import dataclasses
 import os
-import shutil
 import sys
-import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from gdp.atomic_file import writing
 from gdp.measurement import Status
 from gdp.runtime.exclusive import Exclusive
 from gdp.runtime.process import Child, ChildFailed
+from gdp.runtime.program_folder import ProgramFolder
 from gdp.runtime.worker_memory import Growth, bound_memory
 
 ALLOCATOR = {"MALLOC_ARENA_MAX": "1", "MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(2**40), "MALLOC_TOP_PAD_": str(2**26)}
@@ -43,8 +41,7 @@ class RestartingWorker:
     def __init__(self, module: str, *, environment: Mapping[str, str], timeout_s: float, memory_share: float = 1.0) -> None:
         """`module` is run as `python -m module FOLDER FD`, with the variables of `environment` over those of this process. `timeout_s` bounds each answer, and
         `memory_share` of what `bound_memory` allows its memory."""
-        with writing(Path("a folder for the measuring process")):
-            self.folder = Path(tempfile.mkdtemp(prefix="gdp-"))
+        self._folder = ProgramFolder()
         self._module = module
         self._environment = dict(environment)
         self._timeout_s = timeout_s
@@ -60,6 +57,11 @@ class RestartingWorker:
     def pid(self) -> int | None:
         """Process number; none before the first request and after a failure."""
         return None if self._child is None else self._child.pid
+
+    @property
+    def folder(self) -> Path:
+        """Where the worker finds its program."""
+        return self._folder.path
 
     @property
     def timeout_s(self) -> float:
@@ -104,7 +106,7 @@ class RestartingWorker:
         """Ends the process and removes its files."""
         self.end()
         self._unlock()
-        shutil.rmtree(self.folder, ignore_errors=True)
+        self._folder.close()
 
     def _unlock(self) -> None:
         if self._locks is not None:

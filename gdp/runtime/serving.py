@@ -5,10 +5,12 @@ import os
 import shutil
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from queue import SimpleQueue
 from time import sleep
 from typing import Any, Generic, TypeVar
 
+from gdp.runtime.program_folder import use
 from gdp.runtime.timing import Protocol, alone, in_turn
 
 _MAX_KEPT = 2
@@ -88,6 +90,8 @@ def serve(arguments: Sequence[str], bench_answer: Callable[[Mapping[str, Any]], 
 
     The `arguments` of the process are the folders it then removes, which the parent no longer can, and the file descriptor that answers go to.
     """
+    for folder in arguments[:-1]:
+        use(Path(folder))
     requests: SimpleQueue[bytes] = SimpleQueue()
     source = os.fdopen(os.dup(0), "rb")
     nothing = os.open(os.devnull, os.O_RDONLY)

@@ -1,6 +1,7 @@
 import functools
 import os
 import resource
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -54,7 +55,7 @@ def test_a_worker_keeps_to_its_cores_and_to_a_part_of_the_memory(worker):
 
 
 def test_a_system_without_room_for_files_is_the_user_s_to_mend(monkeypatch, tmp_path):
-    monkeypatch.setattr(restarting.tempfile, "tempdir", str(tmp_path / "gone"))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
     with pytest.raises(InputError, match="cannot write a folder for the measuring process: No such file"):
         RestartingWorker("light_worker", environment={}, timeout_s=60.0)
 
