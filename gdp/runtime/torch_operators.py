@@ -20,9 +20,9 @@ def refuse_unknown_operators(program: torch.export.ExportedProgram) -> None:
     graphs = [module.graph for module in program.graph_module.modules() if isinstance(module, torch.fx.GraphModule)]
     operators = [node.target for graph in graphs for node in graph.nodes if isinstance(node.target, torch._ops.OpOverload)]
     for operator in operators:
-        if operator.namespace not in _OF_TORCH and operator.name() not in _known_to_workers():
+        if operator.namespace not in _OF_TORCH and operator._name not in _known_to_workers():
             raise InputError(
-                f"the program calls the operator {operator.name()!r}, which torch does not have by itself, and a process that measures does not run the code "
+                f"the program calls the operator {operator._name!r}, which torch does not have by itself, and a process that measures does not run the code "
                 "that registers it; write that part with torch's operators, or have its time predicted instead of measured"
             )
 
