@@ -17,6 +17,7 @@ def import_tensorflow() -> ModuleType:
     Raises:
         InputError: when TensorFlow is not installed.
     """
+    leave_gpu_memory_to_others()
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     if "tensorflow" not in sys.modules:
         _import_holding_back_stderr()
@@ -24,6 +25,12 @@ def import_tensorflow() -> ModuleType:
 
     module: ModuleType = tensorflow
     return module
+
+
+def leave_gpu_memory_to_others() -> None:
+    """TensorFlow, imported by whomever, takes a GPU's memory as it needs it, unless the environment says otherwise. It would reserve all of it at its first op, and leave
+    none to the process that measures."""
+    os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")
 
 
 def _import_holding_back_stderr() -> None:

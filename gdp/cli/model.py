@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gdp.capture.tensorflow_import import leave_gpu_memory_to_others
 from gdp.cli.profile_file import is_profile, read_profile
 from gdp.errors import InputError
 from gdp.graph import Graph
@@ -96,6 +97,7 @@ def _from_function(text: str) -> Model:
     spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
+    leave_gpu_memory_to_others()
     sys.path.insert(0, str(path.resolve().parent))
     sys.modules[path.stem] = module  # dataclasses look their module up there
     try:

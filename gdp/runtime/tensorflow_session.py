@@ -2,7 +2,7 @@
 
 - **Devices**: `node.device` of every op, `allow_soft_placement` off. A CPU device of the cluster is a logical device. The session's threads may use the cores of the devices that
   have ops. It has one thread for each of these devices to run ops in (`inter_op_parallelism_threads`), and each device has a pool of its own with one for each of its cores
-  (`intra_op_parallelism_threads`; the pools are apart because the worker sets `TF_OVERRIDE_GLOBAL_THREADPOOL`).
+  (`intra_op_parallelism_threads`; the pools are apart because the worker sets `TF_OVERRIDE_GLOBAL_THREADPOOL`). The thread that asks for a step keeps to the same cores meanwhile.
 - **Order**: `tensorflow_order.device_order`, so a device runs one op at a time.
 - **Optimisers**: grappler, which rewrites the graph across devices, is off for every placement. TensorFlow's folding of constants, its elimination of common
   subexpressions, and oneDNN work on the graph of a single device, after the cut; they stay as every user has them.
@@ -11,7 +11,8 @@
 
 import dataclasses
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from time import perf_counter
 from typing import Any
 
@@ -89,8 +90,10 @@ class Session:
             _add_nodes(graph_def, program, self._devices, device_order(program.nodes, device, merges=merges))
         self.device_names = {f"{_HOST}{string[number]}": names[number] for number in used} if device is not None else {}
         self._build(graph_def)
-        self._session = self._open(cores, num_devices=len(used), unplaced=device is None)
-        self._run = self._session.make_callable(self._sinks)
+        self._cores = {core for own in cores.values() for core in own} or _ALL_CORES
+        with self._on_its_cores():  # the session's threads, made with it, inherit this
+            self._session = self._open(cores, num_devices=len(used), unplaced=device is None)
+            self._run = self._session.make_callable(self._sinks)
 
     def close(self) -> None:
         self._session.close()
@@ -98,35 +101,50 @@ class Session:
     def reset(self, values: Mapping[str, np.ndarray] | None = None) -> None:
         """Gives all variables their initial values, or those of `values`."""
         values = self._program.variables if values is None else values
-        self._session.run(self._assignments, {self._given[name]: value for name, value in values.items()})
+        with self._on_its_cores():
+            self._session.run(self._assignments, {self._given[name]: value for name, value in values.items()})
 
     def step_s(self) -> float:
         """Runs a step and returns its seconds, until all devices are done."""
-        begin = perf_counter()
-        self._run()
-        return perf_counter() - begin
+        with self._on_its_cores():
+            begin = perf_counter()
+            self._run()
+            return perf_counter() - begin
 
     def results(self) -> Results:
         """Runs a step and returns what it computed. Raises `NotMeasured` when an op ran on another device than its own."""
         options = self._tf.compat.v1.RunOptions(output_partition_graphs=self._devices != {})
         metadata = self._tf.compat.v1.RunMetadata()
-        outputs, _ = self._session.run(
-            [[self._graph.get_tensor_by_name(name) for name in self._program.outputs], self._sinks], options=options, run_metadata=metadata
-        )
+        asked = [[self._graph.get_tensor_by_name(name) for name in self._program.outputs], self._sinks]
+        with self._on_its_cores():
+            outputs, _ = self._session.run(asked, options=options, run_metadata=metadata)
         misplaced = wrong_devices(metadata.partition_graphs, self._devices)
         if misplaced:
             raise NotMeasured(misplaced)
         names = list(self._reads)
-        values = self._session.run([self._reads[name] for name in names])
+        with self._on_its_cores():
+            values = self._session.run([self._reads[name] for name in names])
         return Results(outputs=tuple(map(np.asarray, outputs)), variables=dict(zip(names, map(np.asarray, values), strict=True)))
 
     def trace(self) -> tuple[float, list[OpTime]]:
         """Runs a step with TensorFlow's step statistics: its seconds, and when every op ran."""
         options = self._tf.compat.v1.RunOptions(trace_level=self._tf.compat.v1.RunOptions.FULL_TRACE)
         metadata = self._tf.compat.v1.RunMetadata()
-        begin = perf_counter()
-        self._session.run(self._sinks, options=options, run_metadata=metadata)
-        return perf_counter() - begin, op_times(metadata.step_stats)
+        with self._on_its_cores():
+            begin = perf_counter()
+            self._session.run(self._sinks, options=options, run_metadata=metadata)
+            step_s = perf_counter() - begin
+        return step_s, op_times(metadata.step_stats)
+
+    @contextmanager
+    def _on_its_cores(self) -> Iterator[None]:
+        """The calling thread runs where the session's own do inside, whichever session was opened or asked last."""
+        before = os.sched_getaffinity(0)
+        os.sched_setaffinity(0, self._cores)
+        try:
+            yield
+        finally:
+            os.sched_setaffinity(0, before)
 
     def _build(self, graph_def: Any) -> None:
         tf = self._tf
@@ -146,14 +164,13 @@ class Session:
     def _open(self, cores: Mapping[int, tuple[int, ...]], *, num_devices: int, unplaced: bool) -> Any:
         tf = self._tf
         sizes = {len(own) for own in cores.values()} or {1}
-        available = sorted(core for own in cores.values() for core in own)
-        os.sched_setaffinity(0, available or _ALL_CORES)  # the session's threads, made with it, inherit this
+        num_cores = sum(len(own) for own in cores.values())
         gpus = num_devices - len(cores)
         config = tf.compat.v1.ConfigProto(
             allow_soft_placement=unplaced,
             device_count={"CPU": 1 if unplaced else max(1, len(cores)), **({} if gpus else {"GPU": 0})},
-            intra_op_parallelism_threads=len(available) if unplaced else max(sizes),
-            inter_op_parallelism_threads=len(available) if unplaced else num_devices,
+            intra_op_parallelism_threads=num_cores if unplaced else max(sizes),
+            inter_op_parallelism_threads=num_cores if unplaced else num_devices,
             use_per_session_threads=True,
         )
         config.gpu_options.allow_growth = True

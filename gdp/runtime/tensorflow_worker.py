@@ -22,6 +22,9 @@ from gdp.runtime.timing import Protocol, warm_up
 _NUM_TRACED = 3
 """Steps with statistics after a measurement, for how long each device was at work."""
 
+_OUT_OF_GPU_MEMORY = "CUDA_ERROR_OUT_OF_MEMORY"
+"""The driver's word, which TensorFlow passes on as an error of its own where the memory is not its allocator's: that of a context, a stream or a kernel."""
+
 
 class Bench:
     """One program, and the sessions that it is measured in."""
@@ -166,7 +169,10 @@ def _unplaced(program: Program, cores: str, values: Mapping[str, np.ndarray]) ->
 
 
 def _lacks_memory(error: BaseException) -> bool:
-    return isinstance(error, MemoryError) or type(error).__name__ == "ResourceExhaustedError"
+    kind = type(error).__name__
+    return (
+        isinstance(error, MemoryError) or kind == "ResourceExhaustedError" or (kind == "InternalError" and _OUT_OF_GPU_MEMORY in str(error))
+    )
 
 
 if __name__ == "__main__":

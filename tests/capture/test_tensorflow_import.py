@@ -1,3 +1,4 @@
+import os
 import subprocess
 import sys
 
@@ -6,6 +7,8 @@ import pytest
 PROGRAM = """
 from gdp.capture.tensorflow_import import import_tensorflow
 tf = import_tensorflow()
+import os
+assert os.environ["TF_FORCE_GPU_ALLOW_GROWTH"] == "true"
 assert float(tf.constant(1.0) + 1.0) == 2.0
 assert import_tensorflow() is tf
 """
@@ -13,7 +16,8 @@ assert import_tensorflow() is tf
 
 @pytest.mark.tensorflow
 def test_import_and_first_op_say_nothing() -> None:
-    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=False)
+    environment = {name: value for name, value in os.environ.items() if name != "TF_FORCE_GPU_ALLOW_GROWTH"}
+    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=False, env=environment)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 

@@ -117,3 +117,14 @@ def test_a_program_is_run_by_the_runtime_of_its_framework(tmp_path: Path) -> Non
     (tmp_path / "other.py").write_text(PROGRAM)
     with pytest.raises(InputError, match="is a graph alone"):
         refuse_other_programs(resolve_model(f"{tmp_path / 'other.py'}:build"), "tensorflow")
+
+
+def test_tensorflow_in_a_program_takes_the_gpu_s_memory_as_it_needs_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """TensorFlow reads the variable when it first sees a GPU, which may be while the user's file builds its model."""
+    monkeypatch.chdir(tmp_path)
+    for given, seen in ((None, "true"), ("false", "false")):
+        monkeypatch.setenv("TF_FORCE_GPU_ALLOW_GROWTH", given or "")
+        if given is None:
+            monkeypatch.delenv("TF_FORCE_GPU_ALLOW_GROWTH")
+        (tmp_path / "own.py").write_text(f"import os\nassert os.environ['TF_FORCE_GPU_ALLOW_GROWTH'] == {seen!r}\n" + PROGRAM)
+        assert resolve_model("own.py:build").graph.num_ops > 1

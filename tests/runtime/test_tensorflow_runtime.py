@@ -159,6 +159,20 @@ def test_lack_of_memory_is_told_apart(bench: Bench, tmp_path: Path) -> None:
     assert list(loaded(bench, function_program(traced, [np.ones(1, np.float32)], source="huge"), tmp_path)) == ["out_of_memory"]
 
 
+def test_the_driver_s_lack_of_gpu_memory_is_told_apart_from_other_errors_of_its(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    tf = import_tensorflow()
+
+    def statuses(message: str) -> list[str]:
+        def load() -> dict[str, Any]:
+            raise tf.errors.InternalError(None, None, message)
+
+        monkeypatch.setattr(bench, "load", load)
+        return list(bench.answer({"command": "load"}))
+
+    assert statuses("failed to get device attribute 13 for device 0: CUDA_ERROR_OUT_OF_MEMORY: out of memory") == ["out_of_memory"]
+    assert statuses("cuLaunchKernel: CUDA_ERROR_ILLEGAL_ADDRESS: an illegal memory access was encountered") == ["failed"]
+
+
 def test_a_saved_model_runs(bench: Bench, tmp_path: Path) -> None:
     tf = import_tensorflow()
 

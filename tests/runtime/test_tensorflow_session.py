@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from branching_net import NAMES
+from branching_net import CORES, NAMES
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tensorflow_programs import FAMILIES, as_worker_reads, convolutions_training, eager_step, tied_training
@@ -99,6 +99,29 @@ def test_an_unplaced_program_computes_the_same(tmp_path: Path) -> None:
     moved = session.results()
     session.close()
     assert abs(float(moved.outputs[0]) - float(outputs[0])) > 1e-3
+
+
+def test_every_session_is_asked_from_its_own_cores_whichever_was_opened_last(tmp_path: Path) -> None:
+    captured = tied_training()
+    program, before = as_worker_reads(captured, tmp_path), os.sched_getaffinity(0)
+    asked: list[set[int]] = []
+    sessions = [Session(program, NAMES, [device] * captured.graph.num_ops) for device in (0, 1)]
+    assert os.sched_getaffinity(0) == before
+    for session in sessions:
+
+        def watched(run: Any = session._run) -> None:
+            asked.append(os.sched_getaffinity(0))
+            run()
+
+        session.reset()
+        session._run = watched
+    for number in (0, 1, 1, 0):
+        sessions[number].step_s()
+        sessions[number].trace()
+        assert os.sched_getaffinity(0) == before
+    assert asked == [{CORES[number]} for number in (0, 1, 1, 0)]
+    for session in sessions:
+        session.close()
 
 
 def test_inputs_are_on_their_devices_before_a_step(tmp_path: Path) -> None:
