@@ -1,14 +1,17 @@
-"""What it costs that a TensorFlow device runs one op at a time: an ordered session without grappler beside the session that a user has, both on one core.
+"""What it costs that a TensorFlow device runs one op at a time: an ordered session without grappler beside the session that a user of TensorFlow 1 has, and beside the function
+called as users of TensorFlow 2 do, all on one core.
 
-    python benchmarks/tensorflow_order.py [--core 0] [--pairs 40] [--out benchmarks/results/tensorflow_order.json]
+    python benchmarks/tensorflow_order.py [--core 0] [--pairs 40] [--seed 0] [--out benchmarks/results/tensorflow_order.json]
 
-Processor time of a step, which hardly depends on who else uses the machine; short steps are repeated for 30 ms. The two are run in turn, and the ratio is that of neighbours.
+Processor time of a step, which hardly depends on who else uses the machine; short steps are repeated for 30 ms. Each of the other two is run in turn with the ordered session, who
+goes first is drawn by lot (`gdp.runtime.timing.in_turn`), and the ratio is that of neighbours. The whole process keeps to the core, so that the function, which uses the threads
+that TensorFlow has for all, has one there as well. A called function gets its inputs as tensors, and returns its results as such.
 """
 
 import argparse
 import json
+import math
 import os
-import platform
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -22,9 +25,10 @@ from rich.table import Table
 from gdp.atomic_file import write_text
 from gdp.capture.tensorflow_import import import_tensorflow
 from gdp.capture.tensorflow_program import TensorFlowProgram, keras_program, keras_training_program
+from gdp.cli.report_data import environment
 from gdp.runtime.tensorflow_program import read_program, write_program
 from gdp.runtime.tensorflow_session import Session
-from gdp.runtime.timing import median_interval
+from gdp.runtime.timing import Protocol, compare_times, in_turn
 
 BATCH, CLASSES = 16, 10
 _MIN_SAMPLE_S = 0.03
@@ -82,8 +86,8 @@ def programs() -> dict[str, TensorFlowProgram]:
     return found
 
 
-def cost(program: TensorFlowProgram, *, core: int, num_pairs: int) -> dict[str, float]:
-    """Processor seconds of a step, plain and ordered, and the median ratio with its 95 % interval."""
+def cost(program: TensorFlowProgram, *, core: int, num_pairs: int, seed: int) -> dict[str, float]:
+    """Processor seconds of a step, ordered, in a plain session, and called; and the median ratios of the first to the others, with their 95 % intervals."""
     with tempfile.TemporaryDirectory() as folder:
         graph_path, values_path = Path(folder) / "program.pb", Path(folder) / "values.npz"
         write_program(program.lowered, program.example_inputs, graph_path, values_path)
@@ -94,49 +98,60 @@ def cost(program: TensorFlowProgram, *, core: int, num_pairs: int) -> dict[str, 
         for _ in range(3):
             step_s = session.step_s()
     repeats = max(1, int(_MIN_SAMPLE_S / step_s))
-    seconds: dict[Session, list[float]] = {ordered: [], plain: []}
-    for pair in range(num_pairs):
-        for session in (ordered, plain) if pair % 2 else (plain, ordered):
+
+    def processor_s(step: Callable[[], object]) -> Callable[[], float]:
+        def sample() -> float:
             begin = process_time()
             for _ in range(repeats):
-                session.step_s()
-            seconds[session].append((process_time() - begin) / repeats)
-    interval = median_interval([a / b for a, b in zip(seconds[ordered], seconds[plain], strict=True)])
+                step()
+            return (process_time() - begin) / repeats
+
+        return sample
+
+    protocol = Protocol(max_pairs=num_pairs, max_time_s=math.inf, precision=0.0, clearly_slower=math.inf, seed=seed)
+    found: dict[str, float] = {"num_ops": program.graph.num_ops}
+    for name, step in (("plain", plain.step_s), ("called", called(program))):
+        compared = compare_times(*in_turn(processor_s(ordered.step_s), processor_s(step), protocol))
+        found |= {
+            f"{name}_s": compared.incumbent_s,
+            f"ordered_beside_{name}_s": compared.candidate_s,
+            f"ratio_to_{name}": compared.ratio,
+            f"ratio_to_{name}_low": compared.low,
+            f"ratio_to_{name}_high": compared.high,
+        }
     for session in (ordered, plain):
         session.close()
-    return {
-        "num_ops": program.graph.num_ops,
-        "plain_s": float(np.median(seconds[plain])),
-        "ordered_s": float(np.median(seconds[ordered])),
-        "ratio": interval.median,
-        "ratio_low": interval.low,
-        "ratio_high": interval.high,
-    }
+    return found
+
+
+def called(program: TensorFlowProgram) -> Callable[[], object]:
+    """A step as Python calls the traced function."""
+    owner: Any = program.owner
+    tensors = [import_tensorflow().constant(value) for value in program.example_inputs]
+    return lambda: owner[0](*tensors)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--core", type=int, default=min(os.sched_getaffinity(0)))
     parser.add_argument("--pairs", type=int, default=40)
+    parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results/tensorflow_order.json"))
     arguments = parser.parse_args()
     os.environ["TF_OVERRIDE_GLOBAL_THREADPOOL"] = "1"
-    table = Table("program", "ops", "plain ms", "ordered ms", "ratio", "95 %")
+    os.sched_setaffinity(0, {arguments.core})
+    table = Table("program", "ops", "ordered ms", "plain ms", "ratio", "called ms", "ratio")
     results = {}
     for name, program in programs().items():
-        results[name] = one = cost(program, core=arguments.core, num_pairs=arguments.pairs)
-        interval = f"{one['ratio_low']:.3f} to {one['ratio_high']:.3f}"
-        table.add_row(
-            name, str(one["num_ops"]), f"{one['plain_s'] * 1e3:.2f}", f"{one['ordered_s'] * 1e3:.2f}", f"{one['ratio']:.3f}", interval
-        )
+        results[name] = one = cost(program, core=arguments.core, num_pairs=arguments.pairs, seed=arguments.seed)
+        ratios = {
+            to: f"{one[f'ratio_to_{to}']:.3f} [{one[f'ratio_to_{to}_low']:.3f}, {one[f'ratio_to_{to}_high']:.3f}]"
+            for to in ("plain", "called")
+        }
+        seconds = [f"{one[key] * 1e3:.2f}" for key in ("ordered_beside_plain_s", "plain_s", "called_s")]
+        table.add_row(name, str(one["num_ops"]), seconds[0], seconds[1], ratios["plain"], seconds[2], ratios["called"])
     Console().print(table)
-    tensorflow = import_tensorflow().__version__
-    document = {
-        "tensorflow": tensorflow,
-        "machine": platform.processor() or platform.machine(),
-        "pairs": arguments.pairs,
-        "programs": results,
-    }
+    document = {"environment": environment(), "pairs": arguments.pairs, "seed": arguments.seed, "programs": results}
     write_text(arguments.out, json.dumps(document, indent=1) + "\n")
 
 
