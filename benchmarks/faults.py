@@ -2,18 +2,21 @@
 
 A fault is survived when its measurement has the expected status, the worker was replaced, the cores are free, the next measurement is right (its outputs are checked against those
 of the unplaced program), and no process, open file, thread or temporary file is left. Whether the next step time is within noise of the one before is counted by itself.
-Exit code 1 when one is not survived.
+As many runs go on side by side as there are cores, each on a core of its own and with its part of the faults. Exit code 1 when one fault is not survived.
 
-    python benchmarks/faults.py [--faults 50] [--seed 0] [--out benchmarks/results/faults.json]
+    python benchmarks/faults.py [--faults 50] [--seed 0] [--cores 0 1] [--out benchmarks/results/faults.json]
 """
 
 import argparse
 import dataclasses
+import functools
 import json
 import os
 import sys
 import tempfile
 import time
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
@@ -28,7 +31,7 @@ from gdp.runtime.pytorch import PyTorchRuntime
 from gdp.runtime.timing import Protocol
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "runtime"))
-from branching_net import CORES, NAMES, branching_input, branching_program, core_cluster
+from branching_net import branching_input, branching_program, core_cluster
 from faults import FAULTS, FaultyRun, Left
 
 RESULTS = Path(__file__).parent / "results" / "faults.json"
@@ -79,54 +82,89 @@ def injected(run: FaultyRun, tally: Tally, before: Measurement, files: Path) -> 
     return after if after.status == Status.OK else before
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Ran:
+    """What became of the faults of one run."""
+
+    tallies: dict[str, Tally]
+    left: str
+    """what is left of the run at its end; empty when nothing is."""
+
+
+def run_on(core: int, order: list[str], seed: int, share: float) -> Ran:
+    """Injects the faults, in this order, into a run of measurements on one core; the worker may take this share of the memory."""
+    console, captured = Console(width=160), branching_program()
+    cluster, placement = core_cluster([f"cpu:{core}"]), np.zeros(captured.graph.num_ops, np.int32)
+    tallies = {name: Tally(fault=name, status=fault.status.name) for name, fault in FAULTS.items()}
+    with tempfile.TemporaryDirectory() as files:
+        tempfile.tempdir = files
+        nothing, protocol = Left.now(), Protocol(max_warm_up=10, max_pairs=12)
+        with PyTorchRuntime(captured.program, (branching_input(),), timeout_s=60.0, protocol=protocol, memory_share=share) as runtime:
+            runtime._worker._module = "faulty_worker"
+            one = Placement(device=placement, origin=Origin(placer="benchmark"))
+            run = FaultyRun(lambda: runtime(captured.graph, cluster, one), runtime._worker, [core], np.random.default_rng(seed))
+            last = run.measure()
+            for number, name in enumerate(order, start=1):
+                said = len(tallies[name].wrong)
+                last = injected(run, tallies[name], last, Path(files))
+                for sentence in tallies[name].wrong[said:]:
+                    console.print(f"{name}: {sentence}", markup=False)
+                if number % 25 == 0:
+                    survived = sum(tally.survived for tally in tallies.values())
+                    console.print(f"core {core}: {number} of {len(order)} faults, {survived} survived")
+        tempfile.tempdir = None
+        left = [str(path) for path in Path(files).iterdir()]
+        now = Left.now()
+    return Ran(tallies=tallies, left="" if now == nothing and not left else f"{now} {left} instead of {nothing}")
+
+
+def together(first: Tally, second: Tally) -> Tally:
+    """The tallies of one kind in two runs."""
+    count = first.injected + second.injected
+    return Tally(
+        fault=first.fault,
+        status=first.status,
+        injected=count,
+        survived=first.survived + second.survived,
+        overlapping=first.overlapping + second.overlapping,
+        seconds=(first.seconds * first.injected + second.seconds * second.injected) / max(1, count),
+        wrong=[*first.wrong, *second.wrong],
+    )
+
+
 def main() -> None:
     """Injects, prints the table, writes the file."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--faults", type=int, default=50, help="of every kind")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--cores", type=int, nargs="+", default=sorted(os.sched_getaffinity(0)))
     parser.add_argument("--out", type=Path, default=RESULTS)
     options = parser.parse_args()
-    console, generator = Console(width=160), np.random.default_rng(options.seed)
-    captured, cluster = branching_program(), core_cluster(NAMES)
-    device = np.zeros(captured.graph.num_ops, np.int32)
-    placement = Placement(device=device, origin=Origin(placer="benchmark"))
-    tallies = {name: Tally(fault=name, status=fault.status.name) for name, fault in FAULTS.items()}
-    order = generator.permutation(np.repeat(list(FAULTS), options.faults)).tolist()
-    said = dict.fromkeys(FAULTS, 0)
-    begin, load = time.perf_counter(), os.getloadavg()[0]
-    with tempfile.TemporaryDirectory() as files:
-        tempfile.tempdir = files
-        protocol = Protocol(max_warm_up=10, max_pairs=12)
-        nothing = Left.now()
-        with PyTorchRuntime(captured.program, (branching_input(),), timeout_s=60.0, protocol=protocol) as runtime:
-            runtime._worker._module = "faulty_worker"
-            run = FaultyRun(lambda: runtime(captured.graph, cluster, placement), runtime._worker, CORES, generator)
-            last = run.measure()
-            for number, name in enumerate(order, start=1):
-                tally = tallies[name]
-                last = injected(run, tally, last, Path(files))
-                for sentence in tally.wrong[said[name] :]:
-                    console.print(f"{name}: {sentence}", markup=False)
-                said[name] = len(tally.wrong)
-                if number % 50 == 0:
-                    console.print(f"{number} of {len(order)} faults, {sum(one.survived for one in tallies.values())} survived")
-        left = [str(path) for path in Path(files).iterdir()]
-        clean = Left.now() == nothing and not left
+    console = Console(width=160)
+    order = np.random.default_rng(options.seed).permutation(np.repeat(list(FAULTS), options.faults)).tolist()
+    begin, load, count = time.perf_counter(), os.getloadavg()[0], len(options.cores)
+    with ProcessPoolExecutor(count, mp_context=get_context("spawn")) as processes:
+        parts = [order[number::count] for number in range(count)]
+        seeds = range(options.seed, options.seed + count)
+        ran = list(processes.map(run_on, options.cores, parts, seeds, [1 / count] * count))
+    tallies = [functools.reduce(together, (one.tallies[name] for one in ran)) for name in FAULTS]
     table = Table("fault", "status", "injected", "survived", "step time as before", "s to the next time")
-    for one in tallies.values():
+    for one in tallies:
         table.add_row(one.fault, one.status, str(one.injected), str(one.survived), str(one.overlapping), f"{one.seconds:.1f}")
     console.print(table)
-    console.print("nothing is left of the run" if clean else f"left of the run: {Left.now()} {left}")
+    left = [one.left for one in ran if one.left]
+    console.print("nothing is left of the runs" if not left else f"left of the runs: {left}")
     document = {
         "environment": environment(),
-        "faults": [dataclasses.asdict(one) for one in tallies.values()],
-        "nothing_left": clean,
+        "faults": [dataclasses.asdict(one) for one in tallies],
+        "cores": options.cores,
+        "nothing_left": not left,
         "seconds": time.perf_counter() - begin,
         "load_before": load,
         "load_after": os.getloadavg()[0],
     }
     write_text(options.out, json.dumps(document, indent=1) + "\n")
-    raise SystemExit(not clean or any(one.survived < one.injected for one in tallies.values()))
+    raise SystemExit(bool(left) or any(one.survived < one.injected for one in tallies))
 
 
 if __name__ == "__main__":
