@@ -39,7 +39,7 @@ from gdp.capture.tensorflow_program import TensorFlowProgram
 from gdp.cli.report_data import environment
 from gdp.cluster import Cluster
 from gdp.graph import Graph
-from gdp.measurement import Status
+from gdp.measurement import Measurement, Status
 from gdp.placement import Origin, Placement
 from gdp.runtime.local import default_core_sets, local_cluster
 from gdp.runtime.pytorch import PyTorchRuntime
@@ -63,6 +63,10 @@ class Agreement:
     measured_s: list[float]
     interval: list[tuple[float, float | None]]
     """None for an upper bound that is not known."""
+    overlapped_s: list[float]
+    """seconds of predicted work beyond the busier device's: what the other one does beside it, at the most."""
+    num_transfers: list[int]
+    transferred_bytes: list[int]
 
     @property
     def errors(self) -> np.ndarray:
@@ -79,6 +83,17 @@ class Agreement:
     def rank_correlation(self) -> float:
         """Spearman's."""
         return spearman(self.predicted_s, self.measured_s)
+
+    @property
+    def repeatability(self) -> float:
+        """Spearman's between the measured times and others that lie as far from them, at random, as their intervals say a second measurement may: what a prediction without
+        any error would reach."""
+        generator, measured = np.random.default_rng(0), np.array(self.measured_s)
+        low, high = np.array([[low, np.nan if high is None else high] for low, high in self.interval]).T
+        half = np.where(np.isfinite(high) & (low > 0), (high - low) / 2, np.nan)
+        deviation = np.where(np.isfinite(half), half, np.nanmax(half)) / 1.96
+        drawn = measured + deviation * generator.standard_normal((200, len(measured)))
+        return float(np.median([spearman(row.tolist(), self.measured_s) for row in drawn]))
 
 
 def spearman(first: Sequence[float], second: Sequence[float]) -> float:
@@ -213,11 +228,12 @@ def agreement(name: str, cluster: Cluster, *, num_placements: int, console: Cons
         graph = model.graph.with_measured_time(runtime.profile(model.graph, cluster))
         chosen = placements(graph, cluster, count=num_placements)
         predicted = Simulator(dispatch="program_order").batch(graph, cluster, np.stack([device for _, device in chosen]))
-        measured = [
-            runtime(graph, cluster, Placement(device=device, origin=Origin(placer=kind)))
-            for kind, device in track(chosen, description=name, console=console)
-        ]
-    failed = [each.detail for each in measured if each.status != Status.OK]
+        measured: dict[int, Measurement] = {}
+        for row in track(np.random.default_rng(1).permutation(len(chosen)).tolist(), description=name, console=console):
+            kind, device = chosen[row]
+            measured[row] = runtime(graph, cluster, Placement(device=device, origin=Origin(placer=kind)))
+    times = [measured[row] for row in range(len(chosen))]
+    failed = [each.detail for each in times if each.status != Status.OK]
     assert not failed, failed[0]
     return Agreement(
         model=name,
@@ -225,8 +241,11 @@ def agreement(name: str, cluster: Cluster, *, num_placements: int, console: Cons
         num_ops=graph.num_ops,
         kind=[kind for kind, _ in chosen],
         predicted_s=predicted.step_time_s.tolist(),
-        measured_s=[each.step_time_s for each in measured],
-        interval=[(each.step_time_low_s, each.step_time_high_s if np.isfinite(each.step_time_high_s) else None) for each in measured],
+        measured_s=[each.step_time_s for each in times],
+        interval=[(each.step_time_low_s, each.step_time_high_s if np.isfinite(each.step_time_high_s) else None) for each in times],
+        overlapped_s=(predicted.busy_s.sum(axis=1) - predicted.busy_s.max(axis=1)).tolist(),
+        num_transfers=predicted.num_transfers.tolist(),
+        transferred_bytes=predicted.transferred_bytes.tolist(),
     )
 
 
@@ -238,6 +257,7 @@ def table(found: Sequence[Agreement]) -> Table:
         "placements",
         "measured ms",
         "rank correlation",
+        "repeatable",
         "median error",
         "90 % below",
         "scaled: median",
@@ -255,6 +275,7 @@ def table(found: Sequence[Agreement]) -> Table:
                 str(int(rows.sum())),
                 f"{measured.min() * 1e3:.1f} to {measured.max() * 1e3:.1f}",
                 f"{spearman(predicted, measured):.3f}" if rows.sum() > 2 else "-",
+                f"{each.repeatability:.3f}" if rows.all() else "",
                 f"{np.median(errors):.1%}",
                 f"{np.quantile(errors, 0.9):.1%}",
                 f"{np.median(scaled):.1%}",
@@ -278,6 +299,7 @@ def main() -> None:
         {
             **dataclasses.asdict(each),
             "rank_correlation": each.rank_correlation,
+            "repeatability": each.repeatability,
             "median_error": float(np.median(each.errors)),
             "error_90_percent_below": float(np.quantile(each.errors, 0.9)),
             "scaled_median_error": float(np.median(each.scaled_errors)),
