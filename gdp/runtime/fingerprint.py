@@ -66,7 +66,9 @@ def gpu(number: int) -> dict[str, str]:
     """What the GPU is that CUDA numbers so in this process."""
     properties = torch.cuda.get_device_properties(number)
     driver = _lines(Path("/proc/driver/nvidia/version"))
-    clock_hz = getattr(properties, "clock_rate", 0) * 1000
+    clock_hz = (
+        getattr(properties, "clock_rate", 0) * 1000
+    )  # kHz; not every build of torch has it, and torch.cuda.clock_rate needs NVML's package
     return {
         "model": properties.name,
         "memory": f"{properties.total_memory / 2**30:.1f} GiB",

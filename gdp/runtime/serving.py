@@ -68,21 +68,22 @@ def answer(
     *,
     lacks_memory: Callable[[BaseException], bool],
     told: tuple[type[Exception], ...] = (),
-) -> dict[str, Any]:
-    """What the request's command returns; `out_of_memory` or `failed` with a sentence when it could not be done.
+) -> tuple[dict[str, Any], Exception | None]:
+    """What the request's command returns; `out_of_memory` or `failed` with a sentence when it could not be done, and the exception that says so.
 
+    With the exception go the values of the frames it came through. Freeing them can end a process whose GPU failed: whoever answers keeps it until the answer is out.
     Exceptions of the kinds `told`, and `NotMeasured`, are sentences already; others are named.
     """
     arguments = {key: value for key, value in request.items() if key != "command"}
     try:
-        return commands[request["command"]](**arguments)
+        return commands[request["command"]](**arguments), None
     except Exception as error:
         causes: list[BaseException] = [error]
         while (cause := causes[-1].__cause__) is not None:
             causes.append(cause)
         status = "out_of_memory" if any(lacks_memory(each) for each in causes) else "failed"
         message = str(error).splitlines()[0] if str(error) else "no message"
-        return {status: message if isinstance(error, (NotMeasured, *told)) else f"{type(error).__name__}: {message}"}
+        return {status: message if isinstance(error, (NotMeasured, *told)) else f"{type(error).__name__}: {message}"}, error
 
 
 def serve(arguments: Sequence[str], bench_answer: Callable[[Mapping[str, Any]], dict[str, Any]]) -> None:

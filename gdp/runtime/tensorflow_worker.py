@@ -32,14 +32,16 @@ class Bench:
     def __init__(self) -> None:
         self._kept: Kept[Session] = Kept(drop=Session.close)
         self._devices: tuple[str, ...] = ()
+        self._failure: Exception | None = None
         self._plain: tuple[str, Session] | None = None
 
     def answer(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """The answer to a request; `out_of_memory` or `failed` with a sentence when it could not be done."""
-        commands: dict[str, Callable[..., dict[str, Any]]] = {"load": self.load, "measure": self.measure, "profile": self.profile}
-        answered = answer(commands, request, lacks_memory=_lacks_memory)
-        if not {"failed", "out_of_memory"}.isdisjoint(answered):
+        """The answer to a request; `out_of_memory` or `failed` with a sentence when it could not be done. What was loaded until then is dropped with the next request."""
+        if self._failure is not None:  # not before its answer was out: freeing what a failed GPU holds can end the process
+            self._failure = None
             self.close()
+        commands: dict[str, Callable[..., dict[str, Any]]] = {"load": self.load, "measure": self.measure, "profile": self.profile}
+        answered, self._failure = answer(commands, request, lacks_memory=_lacks_memory)
         return answered
 
     def close(self) -> None:

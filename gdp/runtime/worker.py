@@ -35,14 +35,16 @@ class Bench:
     def __init__(self) -> None:
         self._executor: Executor | None = None
         self._devices: tuple[str, ...] = ()
+        self._failure: Exception | None = None
         self._kept: Kept[tuple[Loaded, list[int]]] = Kept()
 
     def answer(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """The answer to a request; `out_of_memory` or `failed` with a sentence when it could not be done."""
-        commands: dict[str, Callable[..., dict[str, Any]]] = {"load": self.load, "measure": self.measure, "profile": self.profile}
-        answered = answer(commands, request, lacks_memory=_lacks_memory, told=(StepFailed,))
-        if not {"failed", "out_of_memory"}.isdisjoint(answered):
+        """The answer to a request; `out_of_memory` or `failed` with a sentence when it could not be done. What was loaded until then is dropped with the next request."""
+        if self._failure is not None:  # not before its answer was out: freeing what a failed GPU holds can end the process
+            self._failure = None
             self._kept.clear()
+        commands: dict[str, Callable[..., dict[str, Any]]] = {"load": self.load, "measure": self.measure, "profile": self.profile}
+        answered, self._failure = answer(commands, request, lacks_memory=_lacks_memory, told=(StepFailed,))
         return answered
 
     def close(self) -> None:

@@ -35,7 +35,7 @@ def main() -> None:
         return {"ok": True}
 
     def answered(request: Mapping[str, Any]) -> dict[str, Any]:
-        return answer({"load": load, "measure": measure}, request, lacks_memory=lambda error: isinstance(error, MemoryError))
+        return answer({"load": load, "measure": measure}, request, lacks_memory=lambda error: isinstance(error, MemoryError))[0]
 
     serve(sys.argv[1:], answered)
 

@@ -50,7 +50,7 @@ def main() -> None:
         return {"ok": True}
 
     commands = {"load": load, "measure": measure}
-    serve(sys.argv[1:], lambda request: answer(commands, request, lacks_memory=lambda error: isinstance(error, MemoryError)))
+    serve(sys.argv[1:], lambda request: answer(commands, request, lacks_memory=lambda error: isinstance(error, MemoryError))[0])
 
 
 if __name__ == "__main__":

@@ -1,3 +1,4 @@
+import dataclasses
 import errno
 import gc
 import os
@@ -6,7 +7,7 @@ import weakref
 
 import pytest
 import torch
-from branching_net import NAMES, branching_input, branching_program
+from branching_net import CORES, NAMES, branching_input, branching_program
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
@@ -160,6 +161,26 @@ def test_threads_are_pinned_and_end_with_the_executor():
         pinned = {thread.name: os.sched_getaffinity(thread.native_id) for thread in own}
     assert pinned == {name: set(cores_of(name)) for name in NAMES}
     assert not any(thread.is_alive() for thread in own)
+
+
+@pytest.mark.skipif(len(set(CORES)) < 2, reason="needs two cores")
+def test_a_device_uses_as_many_threads_as_it_has_cores():
+    """In every step: another device, or whoever loads, may have set another number meanwhile."""
+    program = capture(nn.ReLU(), (torch.ones(4),)).program
+    seen: list[tuple[int, int]] = []
+
+    def forward(x):
+        seen.append((torch.get_num_threads(), len(os.sched_getaffinity(0))))
+        torch.set_num_threads(7)
+        return (x,)
+
+    with Executor([f"cpu:{CORES[0]},{CORES[1]}"]) as running:
+        placed = loaded(running, program, {"relu": 0}, [torch.ones(4)])
+        ((stage,),) = placed.stages
+        placed = dataclasses.replace(placed, stages=((dataclasses.replace(stage, forward=forward),),))
+        for _ in range(2):
+            running.step(placed)
+    assert seen == [(2, 2), (2, 2)]
 
 
 def test_cores_that_are_gone_fail_the_step_and_hang_nobody(monkeypatch):

@@ -1,4 +1,5 @@
 import dataclasses
+import gc
 import itertools
 import os
 import signal
@@ -7,6 +8,7 @@ import sys
 import textwrap
 import time
 import warnings
+import weakref
 
 import pytest
 import torch
@@ -18,7 +20,7 @@ from gdp.capture.torch import capture
 from gdp.capture.torch_training import TrainingStep, capture_training
 from gdp.measurement import Status
 from gdp.runtime import process
-from gdp.runtime.executor import Executor
+from gdp.runtime.executor import Executor, StepFailed
 from gdp.runtime.pieces import cut
 from gdp.runtime.process import Child, ChildFailed
 from gdp.runtime.stages import Copies
@@ -283,6 +285,29 @@ def test_inputs_that_were_on_a_gpu_are_loaded_on_the_host(bench, tmp_path, monke
     torch.save([torch.ones(3)], inputs)
     request = {"command": "load", "program": str(tmp_path / "program.pt2"), "inputs": inputs, "ops": ops, "seed": 0}
     assert bench.answer(request) == {"ok": True}
+
+
+def test_after_a_failure_nothing_is_freed_before_the_answer_and_all_is_loaded_anew_after_it(bench, tmp_path, monkeypatch):
+    captured = capture(nn.ReLU(), (torch.ones(3),))
+    load(bench, tmp_path, captured.program, list(captured.graph.name), [torch.ones(3)])
+    placed = [0] * captured.graph.num_ops
+    measure = {"command": "measure", "devices": NAMES[:1], "candidate": placed, "incumbent": None, "protocol": QUICK}
+    assert "candidate_s" in bench.answer(measure)
+    held = []
+
+    def fail(self, loaded):
+        on_gpu = torch.ones(3)
+        held.extend([weakref.ref(on_gpu), weakref.ref(loaded)])
+        raise StepFailed("CUDA error: an illegal memory access was encountered")
+
+    with monkeypatch.context() as failing:
+        failing.setattr(Executor, "step", fail)
+        assert bench.answer(measure) == {"failed": "CUDA error: an illegal memory access was encountered"}
+    gc.collect()
+    assert all(value() is not None for value in held)
+    assert "candidate_s" in bench.answer(measure)
+    gc.collect()
+    assert all(value() is None for value in held)
 
 
 def test_lack_of_memory_is_told_apart(bench, tmp_path):
