@@ -30,7 +30,7 @@ from gdp.runtime.verdict import Dispatch
 
 
 def write_result(folder: Path, task: Task, result: FinetuneResult, *, objective: Objective) -> None:
-    """Writes `placement.json` (docs/formats.md) and `result.json`: verdict, candidates, comparison with one device, curve."""
+    """Writes `placement.json` (docs/formats.md) and `result.json` (there, too): verdict, candidates, comparisons, curve."""
     judgement = result.judgement
     best = judgement.best
     figures = {candidate.name: _figures(candidate) for candidate in judgement.candidates}
@@ -62,16 +62,17 @@ def write_result(folder: Path, task: Task, result: FinetuneResult, *, objective:
 
 
 def against_all_cores(result: FinetuneResult, judges: Judges) -> FinetuneResult:
-    """The result with its verdict's honest end: how the placement compares with the program that was never placed and may use all CPU cores for every op."""
-    if judges.compare_all_cores is None or result.judgement.best.num_devices == 1:
-        return result
-    compared = judges.compare_all_cores(result.judgement.best.placement)
+    """The result with its verdict's honest end, where times are measured and there are two CPU devices: how long the program takes that was never placed and may use all CPU cores
+    for every op, be it beside a placement on several devices or beside one device."""
+    compared = None if judges.compare_all_cores is None else judges.compare_all_cores(result.judgement.best.placement)
     if compared is None:
         return result
     gain = compared.speed_up
-    how_fast = f"{gain.median:.2f} times as fast as the unplaced program on all cores together ({gain})"
-    word = {"faster": "", "slower": "but only ", "equal": "no different: ", "too_noisy": "uncertain: "}[compared.verdict]
-    return dataclasses.replace(result, against_all_cores=compared, verdict=f"{result.verdict}; {word}{how_fast}")
+    takes = {"faster": "it takes", "slower": "it takes only", "equal": "it takes the same time:", "too_noisy": "it takes perhaps"}[
+        compared.verdict
+    ]
+    ending = f"without any placement, on all CPU cores, {takes} {gain.median:.2f} times as long ({gain}, timed in turn)"
+    return dataclasses.replace(result, against_all_cores=compared, verdict=f"{result.verdict}; {ending}")
 
 
 def write_checkpoint(folder: Path, policy: Policy, task: Task, result: FinetuneResult, *, origin: Origin, typed: Sequence[str]) -> None:

@@ -61,6 +61,8 @@ def test_a_finished_run_repeats_its_result_and_its_placement_can_be_timed(tmp_pa
     one_device = "one device is best" in first["verdict"]
     assert one_device == (first["against_one_device"] is None)
     assert one_device or first["against_one_device"]["verdict"] == "faster"
+    assert first["against_all_cores_unplaced"]["num_pairs"] == 48
+    assert "; without any placement, on all CPU cores, it takes" in first["verdict"]
 
     _run(tmp_path, *command)
     assert json.loads((tmp_path / "run" / "result.json").read_text()) == first
