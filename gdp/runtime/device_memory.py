@@ -28,7 +28,9 @@ class PeakMemory:
                 self._before[number] = torch.cuda.memory_allocated(device)
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None:
+            return  # the GPU may answer no more, and what happened inside is to be told
         for number, device in enumerate(self._devices):
             if device.type == "cuda":
                 torch.cuda.synchronize(device)

@@ -78,12 +78,18 @@ def answer(
     try:
         return commands[request["command"]](**arguments), None
     except Exception as error:
-        causes: list[BaseException] = [error]
-        while (cause := causes[-1].__cause__) is not None:
-            causes.append(cause)
-        status = "out_of_memory" if any(lacks_memory(each) for each in causes) else "failed"
+        status = "out_of_memory" if _any_cause(error, lacks_memory) else "failed"
         message = str(error).splitlines()[0] if str(error) else "no message"
         return {status: message if isinstance(error, (NotMeasured, *told)) else f"{type(error).__name__}: {message}"}, error
+
+
+def _any_cause(error: BaseException | None, holds: Callable[[BaseException], bool]) -> bool:
+    """Whether it holds of the error or of one that caused it."""
+    while error is not None:
+        if holds(error):
+            return True
+        error = error.__cause__
+    return False
 
 
 def serve(arguments: Sequence[str], bench_answer: Callable[[Mapping[str, Any]], dict[str, Any]]) -> None:

@@ -18,6 +18,18 @@ def test_the_host_s_memory_is_not_watched():
     assert peak.added_bytes == [0, 0]
 
 
+def test_an_error_inside_is_told_though_the_gpu_answers_no_more(monkeypatch):
+    def refuse(_: torch.device) -> None:
+        raise RuntimeError("CUDA error: an illegal memory access was encountered")
+
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda _: None)
+    monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", lambda _: None)
+    monkeypatch.setattr(torch.cuda, "memory_allocated", lambda _: 0)
+    with pytest.raises(ValueError, match="the op of this name failed"), PeakMemory([torch.device("cuda:0")]):
+        monkeypatch.setattr(torch.cuda, "synchronize", refuse)
+        raise ValueError("the op of this name failed")
+
+
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_the_peak_of_a_gpu_is_what_was_held_at_once():

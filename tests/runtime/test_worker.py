@@ -305,9 +305,16 @@ def test_after_a_failure_nothing_is_freed_before_the_answer_and_all_is_loaded_an
         assert bench.answer(measure) == {"failed": "CUDA error: an illegal memory access was encountered"}
     gc.collect()
     assert all(value() is not None for value in held)
+    freed = []
+
+    def seen_cut(*given):
+        gc.collect()
+        freed.append(all(value() is None for value in held))
+        return cut(*given)
+
+    monkeypatch.setattr("gdp.runtime.worker.cut", seen_cut)
     assert "candidate_s" in bench.answer(measure)
-    gc.collect()
-    assert all(value() is None for value in held)
+    assert freed == [True]
 
 
 def test_lack_of_memory_is_told_apart(bench, tmp_path):
