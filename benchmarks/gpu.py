@@ -38,9 +38,10 @@ from gdp.cluster import Cluster, write_cluster
 from gdp.graph import Graph
 from gdp.measurement import Measurement, Status
 from gdp.placement import Origin, Placement, read_placement
-from gdp.runtime.exclusive import exclusively, visible_gpu
-from gdp.runtime.executor import cores_of
+from gdp.runtime.core_sets import cores_of
+from gdp.runtime.exclusive import exclusively
 from gdp.runtime.fingerprint import fingerprint
+from gdp.runtime.gpu_identity import gpu_identity
 from gdp.runtime.local import local_cluster
 from gdp.runtime.pytorch import PyTorchRuntime
 from gdp.runtime.simulator import Simulator
@@ -162,7 +163,7 @@ def run(name: str, options: argparse.Namespace, console: Console) -> dict[str, A
     gpu = cluster.devices[0].name
     if gpu.startswith("cuda:"):
         cores = [core for device in cluster.devices[1:] for core in cores_of(device.name)]
-        with exclusively(cores, [visible_gpu(int(gpu.partition(":")[2]))]):
+        with exclusively(cores, [gpu_identity(int(gpu.partition(":")[2]))]):
             row["without placement"] = without_placement(name, cap_bytes, gpu)
     return row
 
