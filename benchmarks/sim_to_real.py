@@ -48,7 +48,7 @@ from gdp.runtime.tensorflow import TensorFlowRuntime
 from gdp.runtime.timing import Protocol
 
 RESULTS = Path(__file__).parent / "results" / "sim_to_real.json"
-PROTOCOL = Protocol(max_warm_up=6, max_pairs=24, precision=0.01, clearly_slower=np.inf, max_time_s=1.0)
+PROTOCOL = Protocol(max_warm_up=6, max_pairs=24, precision=0.01, clearly_slower=np.inf, max_time_s=2.0, spread_s=1.5)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -36,6 +36,9 @@ DIFFERENCES = (0.01, 0.02, 0.03, 0.05, 0.10)
 NOISE = 0.05
 """Standard deviation of the logarithm of a step's time, of every synthetic noise before what makes it special."""
 NUM_PAIRS = 48
+
+SPREAD_S = 0.25
+"""Of the comparisons on this machine, a sixth of what a run takes (`gdp.runtime.measuring.SPREAD_S`): there are hundreds of them."""
 TOLD = 0.8
 """A difference counts as told when so many comparisons tell it."""
 
@@ -234,7 +237,7 @@ def on_this_machine(console: Console, *, equals: int, per_difference: int, calib
     captured, inputs = network_with_more_work()
     graph, cluster = captured.graph, two_cores()
     base = placement(captured, pieces_on_first=0)
-    with PyTorchRuntime(captured.program, inputs) as runtime:
+    with PyTorchRuntime(captured.program, inputs, protocol=Protocol(spread_s=SPREAD_S)) as runtime:
 
         def compared(candidate: Placement, num_pairs: int = NUM_PAIRS) -> Comparison:
             comparison = runtime.compare(graph, cluster, candidate, base, num_pairs=num_pairs)

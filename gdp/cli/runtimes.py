@@ -20,6 +20,7 @@ from gdp.measurement import Measurement, MeasurementBatch, Objective, Runtime, s
 from gdp.placement import Placement
 from gdp.runtime.fingerprint import changes, fingerprint
 from gdp.runtime.journal import Journal
+from gdp.runtime.measuring import SPREAD_S
 from gdp.runtime.pool import Pool, Seat
 from gdp.runtime.profile import Profile, check_covers, read_profile, write_profile
 from gdp.runtime.screened import ScreenedRuntime
@@ -80,7 +81,7 @@ def open_judges(
         return
     with Journal(folder / JOURNAL) as journal:
         known, kept = journal.incumbent(model.graph, cluster), folder / COMPARISONS
-        protocol = Protocol(max_warm_up=5, max_time_s=config.max_time_s)
+        protocol = Protocol(max_warm_up=5, max_time_s=config.max_time_s, spread_s=min(SPREAD_S, config.max_time_s / 2))
         seats = [tuple(device.name for device in cluster.devices), *config.also_on]
 
         with ExitStack() as runtimes:

@@ -31,6 +31,12 @@ from gdp.runtime.verdict import invalid_detail
 _PAIR_TIMEOUT_S = 30.0
 """Time for one pair of steps of a comparison, beside the time for everything before."""
 
+SPREAD_S = 1.5
+"""What the pairs of a measurement are spread over, at least, where no protocol says otherwise (`Protocol.spread_s`)."""
+
+_VERDICT_SPREADS = 4
+"""A verdict's pairs are spread over so many times as long as those of a measurement."""
+
 
 _Answer = TypeVar("_Answer", bound=BaseModel)
 
@@ -54,7 +60,7 @@ class Measuring:
         self._worker = worker
         self._nodes = nodes
         self._check_device = check_device
-        self._protocol = protocol or Protocol()
+        self._protocol = protocol or Protocol(spread_s=SPREAD_S)
         self._incumbent: dict[tuple[str, str], Measured] = {}
         self._given_incumbent = incumbent
         self._num_measured = 0
@@ -174,7 +180,14 @@ class Measuring:
         self, graph: Graph, names: list[str], both: Mapping[str, Any], *, num_pairs: int
     ) -> tuple[list[float], list[float]] | None:
         """The step times of both in so many pairs; None when one of them did not run to the end."""
-        protocol = dataclasses.replace(self._protocol, max_pairs=num_pairs, precision=0.0, clearly_slower=np.inf, max_time_s=np.inf)
+        protocol = dataclasses.replace(
+            self._protocol,
+            max_pairs=num_pairs,
+            precision=0.0,
+            clearly_slower=np.inf,
+            max_time_s=np.inf,
+            spread_s=_VERDICT_SPREADS * self._protocol.spread_s,
+        )
         try:
             answer = self._steps(graph, names, both, protocol, timeout_s=self._worker.timeout_s + num_pairs * _PAIR_TIMEOUT_S)
         except ChildFailed:
