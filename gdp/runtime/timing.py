@@ -22,7 +22,7 @@ what is measured next. A verdict comes from `in_two_looks`, whose two intervals 
 import dataclasses
 import math
 from collections.abc import Callable, Sequence
-from time import perf_counter, sleep
+from time import perf_counter
 from typing import Literal
 
 import numpy as np
@@ -36,7 +36,7 @@ _PER_LOOK = 0.975
 """Confidence of the interval at each of two looks, so that both hold with 95 % (Bonferroni)."""
 
 _GROUP = 3
-"""Pairs that are taken without a rest."""
+"""Pairs that are taken one after the other, however far they are spread."""
 
 _SEEN_4_OF_5 = 1.43
 """A difference of so many half-widths of a 95 % interval is seen in 80 % of comparisons: (1.96 + 0.84) / 1.96, quantiles of the normal distribution."""
@@ -58,7 +58,7 @@ class Protocol:
     max_time_s: float = 10.0
     """no more pairs after this time, warming up left out, once there are `MIN_PAIRS`."""
     spread_s: float = 0.0
-    """pairs are spread evenly over at least this time, in groups with rests between: a machine's state may last a second, in which quick steps would all be taken."""
+    """pairs are spread evenly over at least this time, in groups, with steps between that do not count: a state of the machine may last a second, in which quick steps fit."""
     seed: int = 0
     """draws which of a pair goes first."""
 
@@ -215,12 +215,7 @@ def warm_up(step: Callable[[], float], *, max_steps: int, max_time_s: float = ma
 
 
 def in_turn(
-    candidate: Callable[[], float],
-    incumbent: Callable[[], float],
-    protocol: Protocol,
-    *,
-    clock: Callable[[], float] = perf_counter,
-    rest: Callable[[float], None] = sleep,
+    candidate: Callable[[], float], incumbent: Callable[[], float], protocol: Protocol, *, clock: Callable[[], float] = perf_counter
 ) -> tuple[list[float], list[float]]:
     """Times of both, taken in turn until the protocol is satisfied. Each callable runs one step and returns its seconds."""
     for step in (candidate, incumbent):
@@ -229,7 +224,7 @@ def in_turn(
     incumbent_s: list[float] = []
     begin, look, lots = clock(), MIN_PAIRS, np.random.default_rng(protocol.seed)
     while len(candidate_s) < protocol.max_pairs:
-        _rest_between_groups(len(candidate_s), (candidate, incumbent), protocol, lambda: clock() - begin, rest)
+        _run_on(len(candidate_s), (candidate, incumbent), protocol, lambda: clock() - begin)
         both = [(candidate, candidate_s), (incumbent, incumbent_s)]
         for run, times in both if lots.integers(2) else reversed(both):
             times.append(run())
@@ -245,26 +240,20 @@ def in_turn(
     return candidate_s, incumbent_s
 
 
-def alone(
-    step: Callable[[], float], protocol: Protocol, *, clock: Callable[[], float] = perf_counter, rest: Callable[[float], None] = sleep
-) -> list[float]:
+def alone(step: Callable[[], float], protocol: Protocol, *, clock: Callable[[], float] = perf_counter) -> list[float]:
     """Times of one placement by itself, for the anchor of a scale: as many as the protocol asks of a pair."""
     warm_up(step, max_steps=protocol.max_warm_up, max_time_s=protocol.max_time_s)
     times: list[float] = []
     begin = clock()
     while len(times) < protocol.max_pairs and (clock() - begin <= protocol.max_time_s or len(times) < MIN_PAIRS):
-        _rest_between_groups(len(times), (step,), protocol, lambda: clock() - begin, rest)
+        _run_on(len(times), (step,), protocol, lambda: clock() - begin)
         times.append(step())
     return times
 
 
-def _rest_between_groups(
-    done: int, steps: Sequence[Callable[[], float]], protocol: Protocol, elapsed_s: Callable[[], float], rest: Callable[[float], None]
-) -> None:
-    """Before a group: rests until as much of `spread_s` is over as of the pairs is done, and runs the steps once, untimed, for what went cold meanwhile."""
+def _run_on(done: int, steps: Sequence[Callable[[], float]], protocol: Protocol, elapsed_s: Callable[[], float]) -> None:
+    """Before a group of pairs: steps that do not count, until as much of `spread_s` is over as of the pairs is done. They keep the machine as busy as a program would."""
     due_s = protocol.spread_s * done / protocol.max_pairs
-    left_s = due_s - elapsed_s() if due_s and done % _GROUP == 0 else 0.0
-    if left_s > 0:
-        rest(left_s)
+    while due_s and done % _GROUP == 0 and elapsed_s() < due_s:
         for step in steps:
             step()

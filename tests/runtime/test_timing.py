@@ -263,50 +263,40 @@ def test_too_few_pairs_are_refused():
 
 
 class Machine:
-    """Time goes on with steps and rests. In the first of every five seconds the candidate's steps take a third longer."""
+    """Time goes on with steps. In the first of every five seconds the candidate's steps take a third longer."""
 
     def __init__(self) -> None:
-        self.now, self.rested = 0.0, 0.0
+        self.now, self.num_steps = 0.0, 0
 
     def clock(self) -> float:
         return self.now
 
-    def rest(self, seconds: float) -> None:
-        assert seconds > 0
-        self.now += seconds
-        self.rested += seconds
-
     def candidate(self) -> float:
-        return self._step(0.016 if self.now % 5 < 1 else 0.012)
+        return self.step(0.016 if self.now % 5 < 1 else 0.012)
 
     def incumbent(self) -> float:
-        return self._step(0.012)
+        return self.step(0.012)
 
-    def _step(self, seconds: float) -> float:
+    def step(self, seconds: float) -> float:
         self.now += seconds
+        self.num_steps += 1
         return seconds
 
 
 @pytest.mark.parametrize(("spread_s", "ratio"), [(0.0, 4 / 3), (10.0, 1.0)])
 def test_pairs_that_are_spread_meet_more_than_one_state_of_the_machine(spread_s, ratio):
     machine, protocol = Machine(), Protocol(max_warm_up=0, max_pairs=24, precision=0.0, clearly_slower=math.inf, spread_s=spread_s)
-    times = in_turn(machine.candidate, machine.incumbent, protocol, clock=machine.clock, rest=machine.rest)
-    seen = compare_times(*times)
+    seen = compare_times(*in_turn(machine.candidate, machine.incumbent, protocol, clock=machine.clock))
     assert (seen.num_pairs, seen.ratio) == (24, pytest.approx(ratio))
     assert (seen.verdict == "slower") == (spread_s == 0)
-    assert machine.now >= 0.8 * spread_s and (machine.rested > 0) == (spread_s > 0)
+    assert machine.now >= 0.8 * spread_s and (machine.num_steps == 48) == (spread_s == 0)
 
 
-def test_a_placement_alone_is_spread_likewise_and_long_steps_never_rest():
+def test_a_placement_alone_is_spread_likewise_and_long_steps_all_count():
     machine = Machine()
-    times = alone(machine.candidate, Protocol(max_warm_up=0, max_pairs=24, spread_s=10.0), clock=machine.clock, rest=machine.rest)
-    assert np.median(times) == pytest.approx(0.012) and machine.now >= 8
+    times = alone(machine.candidate, Protocol(max_warm_up=0, max_pairs=24, spread_s=10.0), clock=machine.clock)
+    assert len(times) == 24 and np.median(times) == pytest.approx(0.012) and machine.now >= 8
     machine = Machine()
-    in_turn(
-        lambda: machine._step(1.0),
-        lambda: machine._step(1.0),
-        Protocol(max_time_s=60.0, spread_s=10.0),
-        clock=machine.clock,
-        rest=machine.rest,
-    )
-    assert machine.rested == 0
+    step = lambda: machine.step(1.0)  # noqa: E731
+    candidate_s, _ = in_turn(step, step, Protocol(max_warm_up=0, max_time_s=60.0, spread_s=10.0), clock=machine.clock)
+    assert machine.num_steps == 2 * len(candidate_s)
