@@ -35,7 +35,7 @@ SPREAD_S = 1.5
 """What the pairs of a measurement are spread over, at least, where no protocol says otherwise (`Protocol.spread_s`)."""
 
 _VERDICT_SPREADS = 4
-"""A verdict's pairs are spread over so many times as long as those of a measurement."""
+"""The pairs of a verdict, and those that make a new incumbent, are spread over so many times as long as those of a measurement."""
 
 
 _Answer = TypeVar("_Answer", bound=BaseModel)
@@ -84,7 +84,7 @@ class Measuring:
         try:
             measurement = self._timed(graph, cluster, placement, incumbent)
             if incumbent is not None and succeeds(measurement, incumbent):
-                measurement = self._timed(graph, cluster, placement, incumbent)
+                measurement = self._timed(graph, cluster, placement, incumbent, longer=True)
         except ChildFailed as failure:
             return _not_run(cluster, failure.status, failure.detail)
         return measurement
@@ -142,13 +142,20 @@ class Measuring:
             op_time_s[kind] = np.where(graph.works, seconds, 0.0)
         return op_time_s
 
-    def _timed(self, graph: Graph, cluster: Cluster, placement: Placement, incumbent: Measured | None) -> Measurement:
-        """One measurement by the protocol, on the scale of the incumbent. Raises `ChildFailed`, also when the placement takes more of a device's memory than the cluster grants."""
+    def _timed(
+        self, graph: Graph, cluster: Cluster, placement: Placement, incumbent: Measured | None, *, longer: bool = False
+    ) -> Measurement:
+        """One measurement by the protocol, on the scale of the incumbent; spread over as long as a verdict where `longer`. Raises `ChildFailed`, also when the placement takes
+        more of a device's memory than the cluster grants."""
+        protocol = self._protocol
+        if longer:
+            spread_s = _VERDICT_SPREADS * protocol.spread_s
+            protocol = dataclasses.replace(protocol, spread_s=spread_s, max_time_s=protocol.max_time_s + spread_s)
         both = {
             "candidate": placement.device.tolist(),
             "incumbent": None if incumbent is None else incumbent.device.tolist(),
         }
-        answer = self._steps(graph, [device.name for device in cluster.devices], both, self._protocol)
+        answer = self._steps(graph, [device.name for device in cluster.devices], both, protocol)
         for device, peak_bytes in zip(cluster.devices, answer.peak_memory_bytes, strict=True):
             if peak_bytes > device.memory_bytes:
                 over = f"it takes {peak_bytes} bytes on device {device.name}, {peak_bytes - device.memory_bytes} more than there are"

@@ -12,7 +12,7 @@ from gdp.measurement import Status
 from gdp.placement import Origin, Placement
 from gdp.runtime.core_sets import cores_of
 from gdp.runtime.journal import Journal, Measured
-from gdp.runtime.measuring import Measuring
+from gdp.runtime.measuring import SPREAD_S, Measuring
 from gdp.runtime.restarting import Devices, RestartingWorker
 
 CAPTURED, CLUSTER = branching_program(), core_cluster(NAMES)
@@ -25,6 +25,7 @@ class ScriptedWorker(RestartingWorker):
     def __init__(self, times: Sequence[Sequence[float]], *, peak_memory_bytes: Sequence[int] = (0, 0)) -> None:
         super().__init__("gdp.runtime.worker", environment={}, timeout_s=1.0)
         self.asked: list[tuple[Any, Any]] = []
+        self.spread_s: list[float] = []
         self._times = iter(times)
         self._peak_memory_bytes = list(peak_memory_bytes)
 
@@ -32,6 +33,8 @@ class ScriptedWorker(RestartingWorker):
         self, ops: Sequence[str], devices: Devices, request: Mapping[str, Any], *, timeout_s: float | None = None
     ) -> dict[str, Any]:
         self.asked.append((request["candidate"], request["incumbent"]))
+        self.spread_s.append(request["protocol"]["spread_s"])
+        assert request["protocol"]["max_time_s"] > request["protocol"]["spread_s"]
         candidate_s = list(next(self._times))
         incumbent_s = [] if request["incumbent"] is None else [1.0] * len(candidate_s)
         return {
@@ -70,6 +73,12 @@ def test_the_second_time_counts_and_the_incumbent_is_the_journals(
         goes_on = journal.incumbent(GRAPH, CLUSTER)
     worker.close()
     assert len(worker.asked) == 2 + len(times)
+    assert worker.spread_s == [
+        SPREAD_S,
+        SPREAD_S,
+        *[4 * SPREAD_S] * (len(times) - 1),
+        SPREAD_S,
+    ]  # what makes an incumbent is spread over longer
     assert worker.asked[-1][1] == rows[int(replaced)].tolist()
     assert goes_on is not None and goes_on.device.tolist() == worker.asked[-1][1]
 
