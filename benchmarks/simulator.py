@@ -1,17 +1,19 @@
 """How fast the simulator is: ops and evaluations per second, beside its Python specification and the fastest published one.
 
 Random placements on four equal devices behind one shared channel, with memory accounting: every tensor that is cut waits for the same bus. A BERT encoder of as many ops
-as the graph of the published figure also gets placements as placers make them. Last, what a timeline costs. Writes `benchmarks/results/simulator.json`, with the machine, its load
-and the versions that the figures hold for.
+as the graph of the published figure also gets placements as placers make them. Last, what a timeline costs. One core and two take turns: what two are worth is the median of
+the ratios of neighbouring turns. Writes `benchmarks/results/simulator.json`, with the machine, its load and the versions that the figures hold for.
+
+    python benchmarks/simulator.py [--seconds 10] [--out benchmarks/results/simulator.json]
 """
 
+import argparse
 import dataclasses
 import json
 import os
 import platform
 import time
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 
 import numba
@@ -30,6 +32,7 @@ from gdp.graph import Graph
 from gdp.placement import Origin, Placement
 from gdp.runtime.simulator import Simulator
 from gdp.runtime.specification import simulate
+from gdp.runtime.timing import Interval, Protocol, compare_times, in_turn
 from gdp.workloads.torch_models import transformer_encoder
 
 PLACETO_EVALUATIONS_PER_S = 280
@@ -40,13 +43,16 @@ BERT_LAYERS = 37
 """A captured layer has 21 ops and the rest of the model 6: so many layers make 783."""
 
 MOVED_OPS = 8
-SECONDS_PER_GRAPH = 10.0
+TURN_S = 0.2
+"""One core runs batches for so long, then two do: a core that was idle is slower at first, and who searches sends one batch after the other."""
+MAX_PAIRS = 1_000
+"""of turns; `--seconds` ends them before."""
 RESULTS = Path(__file__).parent / "results" / "simulator.json"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Speed:
-    """What was measured on one graph. Each rate is that of the fastest of several batches, so that other work on the machine disturbs it least."""
+    """What was measured on one graph."""
 
     graph: str
     num_ops: int
@@ -54,6 +60,9 @@ class Speed:
     transfers_per_op: float
     one_core_ops_per_s: float
     two_cores_ops_per_s: float
+    two_cores_over_one: float
+    two_cores_over_one_low: float
+    two_cores_over_one_high: float
     evaluations_per_s: float
     """on one core."""
     times_specification: float
@@ -110,25 +119,41 @@ def random_placements(generator: np.random.Generator, graph: Graph, *, batch: in
     return device
 
 
-def shortest_s(run: Callable[[], object], *, within_s: float) -> float:
-    """Seconds of the fastest of at least three runs, and of as many as fit into `within_s`."""
-    fastest, stop, runs = np.inf, time.perf_counter() + within_s, 0
-    while runs < 3 or time.perf_counter() < stop:
-        start = time.perf_counter()
-        run()
-        fastest = min(fastest, time.perf_counter() - start)
-        runs += 1
-    return fastest
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class BatchTimes:
+    """Seconds of a batch on one core and on two: those of the fastest turn, so that other work on the machine disturbs them least, and their ratio over neighbouring turns."""
+
+    one_core_s: float
+    two_cores_s: float
+    gain: Interval
 
 
-def speed_of(graph: Graph, cluster: Cluster, *, name: str) -> Speed:
-    """Measures one graph, in about `SECONDS_PER_GRAPH`."""
-    batch = max(2, min(256, 400_000 // graph.num_ops))
+def timed(graph: Graph, cluster: Cluster, device: np.ndarray, *, within_s: float) -> BatchTimes:
+    """Simulates the batch on one core and on two in turn, within about `within_s`."""
+
+    def batches(simulator: Simulator) -> Callable[[], float]:
+        def turn() -> float:
+            """Seconds of a batch, in the mean over a turn, whose first batch does not count."""
+            simulator.batch(graph, cluster, device)
+            start, count = time.perf_counter(), 0
+            while not count or time.perf_counter() - start < TURN_S:
+                simulator.batch(graph, cluster, device)
+                count += 1
+            return (time.perf_counter() - start) / count
+
+        return turn
+
+    protocol = Protocol(max_warm_up=1, max_pairs=MAX_PAIRS, precision=0.0, clearly_slower=np.inf, max_time_s=within_s)
+    two_s, one_s = in_turn(batches(Simulator(num_threads=2)), batches(Simulator()), protocol)
+    return BatchTimes(one_core_s=min(one_s), two_cores_s=min(two_s), gain=compare_times(two_s, one_s).speed_up)
+
+
+def speed_of(graph: Graph, cluster: Cluster, *, name: str, within_s: float) -> Speed:
+    """Measures one graph."""
+    batch = max(16, min(256, 400_000 // graph.num_ops))
     device = random_placements(np.random.default_rng(0), graph, batch=batch)
-    one, two = Simulator(), Simulator(num_threads=2)
-    measured = one.batch(graph, cluster, device)
-    one_core = batch / shortest_s(lambda: one.batch(graph, cluster, device), within_s=SECONDS_PER_GRAPH / 3)
-    two_cores = batch / shortest_s(lambda: two.batch(graph, cluster, device), within_s=SECONDS_PER_GRAPH / 3)
+    measured = Simulator().batch(graph, cluster, device)
+    times = timed(graph, cluster, device, within_s=within_s)
     placement = Placement(device=device[0].copy(), origin=Origin(placer="random"))
     start = time.perf_counter()
     specified = simulate(graph, cluster, placement, dispatch="ready_order", rank=None)
@@ -139,10 +164,13 @@ def speed_of(graph: Graph, cluster: Cluster, *, name: str) -> Speed:
         num_ops=graph.num_ops,
         num_edges=graph.num_edges,
         transfers_per_op=float(measured.num_transfers.mean() / graph.num_ops),
-        one_core_ops_per_s=one_core * graph.num_ops,
-        two_cores_ops_per_s=two_cores * graph.num_ops,
-        evaluations_per_s=one_core,
-        times_specification=one_core * specification_s,
+        one_core_ops_per_s=batch * graph.num_ops / times.one_core_s,
+        two_cores_ops_per_s=batch * graph.num_ops / times.two_cores_s,
+        two_cores_over_one=times.gain.median,
+        two_cores_over_one_low=times.gain.low,
+        two_cores_over_one_high=times.gain.high,
+        evaluations_per_s=batch / times.one_core_s,
+        times_specification=batch / times.one_core_s * specification_s,
     )
 
 
@@ -154,6 +182,7 @@ class BertSpeed:
     transfers_per_op: float
     one_core_evaluations_per_s: float
     two_cores_evaluations_per_s: float
+    two_cores_over_one: float
     one_core_times_placeto: float
     two_cores_times_placeto: float
 
@@ -191,22 +220,21 @@ def bert_placements(graph: Graph, cluster: Cluster, *, batch: int) -> dict[str, 
     }
 
 
-def bert_speeds(cluster: Cluster) -> list[BertSpeed]:
+def bert_speeds(cluster: Cluster, *, within_s: float) -> list[BertSpeed]:
     """Measures the BERT encoder under placements of every kind."""
     graph, batch, speeds = bert_encoder(), 256, []
     for name, device in bert_placements(graph, cluster, batch=batch).items():
-        one, two = Simulator(), Simulator(num_threads=2)
-        measured = one.batch(graph, cluster, device)
-        one_core = batch / shortest_s(partial(one.batch, graph, cluster, device), within_s=SECONDS_PER_GRAPH / 2)
-        two_cores = batch / shortest_s(partial(two.batch, graph, cluster, device), within_s=SECONDS_PER_GRAPH / 2)
+        measured = Simulator().batch(graph, cluster, device)
+        times = timed(graph, cluster, device, within_s=within_s)
         speeds.append(
             BertSpeed(
                 placements=name,
                 transfers_per_op=float(measured.num_transfers.mean() / graph.num_ops),
-                one_core_evaluations_per_s=one_core,
-                two_cores_evaluations_per_s=two_cores,
-                one_core_times_placeto=one_core / PLACETO_EVALUATIONS_PER_S,
-                two_cores_times_placeto=two_cores / PLACETO_EVALUATIONS_PER_S,
+                one_core_evaluations_per_s=batch / times.one_core_s,
+                two_cores_evaluations_per_s=batch / times.two_cores_s,
+                two_cores_over_one=times.gain.median,
+                one_core_times_placeto=batch / times.one_core_s / PLACETO_EVALUATIONS_PER_S,
+                two_cores_times_placeto=batch / times.two_cores_s / PLACETO_EVALUATIONS_PER_S,
             )
         )
     return speeds
@@ -234,6 +262,12 @@ def processor() -> str:
 
 def main() -> None:
     """Measures, prints the tables, and writes the file."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument(
+        "--seconds", type=float, default=10.0, help="for each graph, and for each kind of placement of the BERT encoder (default: 10)"
+    )
+    parser.add_argument("--out", type=Path, default=RESULTS)
+    options = parser.parse_args()
     load = os.getloadavg()[0]
     cluster = four_on_one_bus()
     graphs = {
@@ -243,10 +277,12 @@ def main() -> None:
     inception = bundled("datasets") / "inception_v3_training.parquet"
     if inception.exists():
         graphs = {"Inception-V3 training step": read_graph(inception), **graphs}
-    table = Table("graph", "ops", "edges", "transfers/op", "1 core, M ops/s", "2 cores, M ops/s", "evaluations/s", "x Python")
+    table = Table(
+        "graph", "ops", "edges", "transfers/op", "1 core, M ops/s", "2 cores, M ops/s", "2 cores / 1", "evaluations/s", "x Python"
+    )
     speeds = []
     for name, graph in graphs.items():
-        speed = speed_of(graph, cluster, name=name)
+        speed = speed_of(graph, cluster, name=name, within_s=options.seconds)
         speeds.append(speed)
         table.add_row(
             name,
@@ -255,14 +291,21 @@ def main() -> None:
             f"{speed.transfers_per_op:.2f}",
             f"{speed.one_core_ops_per_s / 1e6:.2f}",
             f"{speed.two_cores_ops_per_s / 1e6:.2f}",
+            f"{speed.two_cores_over_one:.2f} [{speed.two_cores_over_one_low:.2f}, {speed.two_cores_over_one_high:.2f}]",
             f"{speed.evaluations_per_s:,.0f}",
             f"{speed.times_specification:.0f}",
         )
     console = Console(width=140)
     console.print(table)
-    berts = bert_speeds(cluster)
+    berts = bert_speeds(cluster, within_s=options.seconds)
     table = Table(
-        "BERT encoder, 783 ops, placements", "transfers/op", "1 core, evaluations/s", "x Placeto", "2 cores, evaluations/s", "x Placeto"
+        "BERT encoder, 783 ops, placements",
+        "transfers/op",
+        "1 core, evaluations/s",
+        "x Placeto",
+        "2 cores, evaluations/s",
+        "x Placeto",
+        "2 cores / 1",
     )
     for bert in berts:
         table.add_row(
@@ -272,6 +315,7 @@ def main() -> None:
             f"{bert.one_core_times_placeto:.0f}",
             f"{bert.two_cores_evaluations_per_s:,.0f}",
             f"{bert.two_cores_times_placeto:.0f}",
+            f"{bert.two_cores_over_one:.2f}",
         )
     console.print(table)
     timeline = timeline_cost(cluster)
@@ -293,7 +337,7 @@ def main() -> None:
         "bert": [dataclasses.asdict(bert) for bert in berts],
         "timeline": dataclasses.asdict(timeline),
     }
-    write_text(RESULTS, json.dumps(document, indent=1) + "\n")
+    write_text(options.out, json.dumps(document, indent=1) + "\n")
 
 
 if __name__ == "__main__":

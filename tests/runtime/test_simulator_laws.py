@@ -1,6 +1,7 @@
 """Laws that hold for the simulated time of any graph, cluster and placement."""
 
 import dataclasses
+import multiprocessing
 from collections.abc import Mapping
 
 import numpy as np
@@ -12,6 +13,7 @@ from gdp.cluster import Cluster
 from gdp.errors import InputError
 from gdp.graph import Graph
 from gdp.measurement import Measurement, Status
+from gdp.runtime import simulator as simulator_module
 from gdp.runtime.roofline import op_time_s
 from gdp.runtime.simulator import Simulator
 from gdp.runtime.verdict import Dispatch
@@ -266,11 +268,50 @@ def test_threads_change_nothing() -> None:
     cluster = seeded_cluster(generator, num_devices=3)
     device = np.stack([seeded_device(generator, graph, cluster) for _ in range(37)])
     device[11, 3] = 99
-    one, two = Simulator().batch(graph, cluster, device), Simulator(num_threads=2).batch(graph, cluster, device)
-    for field in dataclasses.fields(one):
-        np.testing.assert_array_equal(getattr(one, field.name), getattr(two, field.name))
+    one = Simulator().batch(graph, cluster, device)
     assert one.status[11] == Status.INVALID
-    assert len(Simulator(num_threads=2).batch(graph, cluster, device[:0])) == 0
+    for num_threads in (2, 3, 64):
+        many = Simulator(num_threads=num_threads).batch(graph, cluster, device)
+        for field in dataclasses.fields(one):
+            np.testing.assert_array_equal(getattr(one, field.name), getattr(many, field.name))
+        assert len(Simulator(num_threads=num_threads).batch(graph, cluster, device[:0])) == 0
+
+
+def test_a_forked_process_has_threads_of_its_own() -> None:
+    generator = np.random.default_rng(6)
+    graph, cluster = seeded_graph(generator, num_ops=30), seeded_cluster(generator, num_devices=3)
+    device = np.stack([seeded_device(generator, graph, cluster) for _ in range(20)])
+    simulator = Simulator(num_threads=2)
+    here = simulator.batch(graph, cluster, device).step_time_s
+    context = multiprocessing.get_context("fork")
+    receive, send = context.Pipe(duplex=False)
+    child = context.Process(target=lambda: send.send(simulator.batch(graph, cluster, device).step_time_s), daemon=True)
+    child.start()
+    try:
+        assert receive.poll(60), "the child waits for threads that only its parent has"
+        np.testing.assert_array_equal(receive.recv(), here)
+    finally:
+        child.kill()
+        child.join()
+
+
+def test_a_failing_batch_stops_its_threads_and_says_what_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    generator = np.random.default_rng(7)
+    graph, cluster = seeded_graph(generator, num_ops=30), seeded_cluster(generator, num_devices=3)
+    device = np.stack([seeded_device(generator, graph, cluster) for _ in range(64)])
+    rows_taken: list[int] = []
+
+    def failing(plan: object, rows: np.ndarray, *rest: object) -> None:
+        rows_taken.append(len(rows))
+        raise RuntimeError("the kernel failed")
+
+    monkeypatch.setattr(simulator_module, "simulate_rows", failing)
+    with pytest.raises(RuntimeError, match="the kernel failed"):
+        Simulator(num_threads=4).batch(graph, cluster, device)
+    assert sum(rows_taken) < len(device)
+    monkeypatch.undo()
+    again, alone = (Simulator(num_threads=number).batch(graph, cluster, device) for number in (4, 1))
+    np.testing.assert_array_equal(again.peak_memory_bytes, alone.peak_memory_bytes)
 
 
 def test_what_is_no_placement_is_a_status_with_a_sentence() -> None:
