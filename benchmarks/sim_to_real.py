@@ -41,6 +41,7 @@ from gdp.cluster import Cluster
 from gdp.graph import Graph
 from gdp.measurement import Measurement, Status
 from gdp.placement import Origin, Placement
+from gdp.runtime.handovers import measured_hand_overs, with_core_latency
 from gdp.runtime.local import default_core_sets, local_cluster
 from gdp.runtime.pytorch import PyTorchRuntime
 from gdp.runtime.simulator import Simulator
@@ -60,6 +61,8 @@ class Agreement:
     num_ops: int
     kind: list[str]
     predicted_s: list[float]
+    predicted_by_copies_s: list[float]
+    """with links as copies by themselves were timed, not as hand-overs take in steps."""
     measured_s: list[float]
     interval: list[tuple[float, float | None]]
     """None for an upper bound that is not known."""
@@ -67,6 +70,8 @@ class Agreement:
     """seconds of predicted work beyond the busier device's: what the other one does beside it, at the most."""
     num_transfers: list[int]
     transferred_bytes: list[int]
+    copy_latency_s: float
+    hand_over_latency_s: float
 
     @property
     def errors(self) -> np.ndarray:
@@ -83,6 +88,11 @@ class Agreement:
     def rank_correlation(self) -> float:
         """Spearman's."""
         return spearman(self.predicted_s, self.measured_s)
+
+    @property
+    def rank_correlation_by_copies(self) -> float:
+        """Spearman's, with links as copies by themselves were timed."""
+        return spearman(self.predicted_by_copies_s, self.measured_s)
 
     @property
     def repeatability(self) -> float:
@@ -221,17 +231,21 @@ def runnables() -> dict[str, Callable[[], Runnable]]:
     }
 
 
-def agreement(name: str, cluster: Cluster, *, num_placements: int, console: Console) -> Agreement:
-    """Profiles the model, predicts all placements, and measures them."""
+def agreement(name: str, copies: Cluster, *, num_placements: int, console: Console) -> Agreement:
+    """Profiles the model, the hand-overs in its steps included, predicts all placements, and measures them. `copies` has links as copies by themselves were timed."""
     model = runnables()[name]()
     with model.runtime as runtime:
-        graph = model.graph.with_measured_time(runtime.profile(model.graph, cluster))
+        graph = model.graph.with_measured_time(runtime.profile(model.graph, copies))
+        hand_overs = measured_hand_overs(graph, copies, runtime, dispatch="program_order", seed=5)
+        assert hand_overs is not None, "the placements that hand over did not run"
+        cluster = with_core_latency(copies, hand_overs.latency_s)
         chosen = placements(graph, cluster, count=num_placements)
-        predicted = Simulator(dispatch="program_order").batch(graph, cluster, np.stack([device for _, device in chosen]))
+        simulator, device = Simulator(dispatch="program_order"), np.stack([device for _, device in chosen])
+        predicted, by_copies = (simulator.batch(graph, links, device) for links in (cluster, copies))
         measured: dict[int, Measurement] = {}
         for row in track(np.random.default_rng(1).permutation(len(chosen)).tolist(), description=name, console=console):
-            kind, device = chosen[row]
-            measured[row] = runtime(graph, cluster, Placement(device=device, origin=Origin(placer=kind)))
+            kind, own = chosen[row]
+            measured[row] = runtime(graph, cluster, Placement(device=own, origin=Origin(placer=kind)))
     times = [measured[row] for row in range(len(chosen))]
     failed = [each.detail for each in times if each.status != Status.OK]
     assert not failed, failed[0]
@@ -241,11 +255,14 @@ def agreement(name: str, cluster: Cluster, *, num_placements: int, console: Cons
         num_ops=graph.num_ops,
         kind=[kind for kind, _ in chosen],
         predicted_s=predicted.step_time_s.tolist(),
+        predicted_by_copies_s=by_copies.step_time_s.tolist(),
         measured_s=[each.step_time_s for each in times],
         interval=[(each.step_time_low_s, each.step_time_high_s if np.isfinite(each.step_time_high_s) else None) for each in times],
         overlapped_s=(predicted.busy_s.sum(axis=1) - predicted.busy_s.max(axis=1)).tolist(),
         num_transfers=predicted.num_transfers.tolist(),
         transferred_bytes=predicted.transferred_bytes.tolist(),
+        copy_latency_s=float(copies.latency_s[0, 1]),
+        hand_over_latency_s=hand_overs.latency_s,
     )
 
 
@@ -299,6 +316,7 @@ def main() -> None:
         {
             **dataclasses.asdict(each),
             "rank_correlation": each.rank_correlation,
+            "rank_correlation_by_copies": each.rank_correlation_by_copies,
             "repeatability": each.repeatability,
             "median_error": float(np.median(each.errors)),
             "error_90_percent_below": float(np.quantile(each.errors, 0.9)),
@@ -310,14 +328,21 @@ def main() -> None:
     for framework in dict.fromkeys(each.framework for each in found):
         own = [each for each in found if each.framework == framework]
         errors, scaled = (np.concatenate(parts) for parts in ([each.errors for each in own], [each.scaled_errors for each in own]))
-        predicted, measured = (
-            np.concatenate([np.array(seconds) / np.median(seconds) for seconds in parts])
-            for parts in ([each.predicted_s for each in own], [each.measured_s for each in own])
+        predicted, by_copies, measured = (
+            np.concatenate([np.array(seconds) / np.median(seconds) for seconds in parts]).tolist()
+            for parts in (
+                [each.predicted_s for each in own],
+                [each.predicted_by_copies_s for each in own],
+                [each.measured_s for each in own],
+            )
         )
         correlations = ", ".join(f"{each.rank_correlation:.2f}" for each in own)
+        before = ", ".join(f"{each.rank_correlation_by_copies:.2f}" for each in own)
+        latencies = ", ".join(f"{each.hand_over_latency_s * 1e6:.0f}" for each in own)
         console.print(
-            f"{framework}: rank correlation {spearman(predicted.tolist(), measured.tolist()):.3f} over all ({correlations}); "
-            f"median error {np.median(errors):.1%}, {np.median(scaled):.1%} with one scale a model"
+            f"{framework}: rank correlation {spearman(predicted, measured):.3f} over all ({correlations}); "
+            f"median error {np.median(errors):.1%}, {np.median(scaled):.1%} with one scale a model; hand-overs take {latencies} us in steps, "
+            f"{own[0].copy_latency_s * 1e6:.0f} as copies by themselves, with which the correlation is {spearman(by_copies, measured):.3f} ({before})"
         )
     write_text(options.out, json.dumps({"environment": environment(), "models": rows}, indent=1, allow_nan=False) + "\n")
     console.print(f"wrote {options.out}", markup=False)

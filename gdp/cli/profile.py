@@ -28,7 +28,10 @@ def profile(
     ] = "local",
     steps: Annotated[int, typer.Option(min=3, max=10_000, help="steps that run op by op, of which each op's median counts")] = 15,
     out: Annotated[
-        Path, typer.Option(help=f"folder for {GRAPH} (with the measured seconds), {CLUSTER} (with the measured links) and {PROFILE}")
+        Path,
+        typer.Option(
+            help=f"folder for {GRAPH} (with the measured seconds), {CLUSTER} (with what transfers were measured to cost) and {PROFILE}"
+        ),
     ] = Path("runs/profile"),
 ) -> None:
     """Measure MODEL op by op on this machine, and how long transfers between its devices take; `gdp place` then predicts with what was measured."""
@@ -39,6 +42,7 @@ def profile(
     from gdp.measurement import Status
     from gdp.placement import Origin, Placement
     from gdp.runtime.fingerprint import fingerprint
+    from gdp.runtime.handovers import measured_hand_overs, with_core_latency
     from gdp.runtime.local import linked, measured_links
     from gdp.runtime.profile import Profile, write_profile
     from gdp.runtime.simulator import Simulator
@@ -57,12 +61,17 @@ def profile(
         with console.status("timing links"):
             links = measured_links(names, [device.kind for device in target.devices])
         measured, calibrated = graph.with_measured_time(seconds), linked(target.devices, links)
+        with console.status("timing hand-overs"):
+            over = measured_hand_overs(measured, calibrated, runtime, dispatch=captured.dispatch, seed=0)
+        if over is not None:
+            calibrated = with_core_latency(calibrated, over.latency_s)
         found = Profile(
             graph_sha256=graph.sha256,
             dispatch=captured.dispatch,
             op_time_s=seconds,
             links={f"{names[i]} -> {names[j]}": link for (i, j), link in links.items()},
             fingerprint=fingerprint(names),
+            hand_overs=over,
         )
         write_graphs(out / GRAPH, [measured])
         write_cluster(out / CLUSTER, calibrated)
@@ -70,6 +79,10 @@ def profile(
         console.print(_op_table(measured, found))
         if links:
             console.print(_link_table(found))
+        if over is not None:
+            console.print(
+                f"a hand-over between cores takes {over.latency_s * 1e6:.1f} us in steps with {min(over.num_transfers)} to {max(over.num_transfers)} of them"
+            )
         with console.status("timing whole steps"):
             alone = single_devices(graph, target)
             predicted = Simulator(dispatch=captured.dispatch).batch(measured, calibrated, alone)

@@ -16,6 +16,7 @@ from gdp.cluster import Cluster
 from gdp.errors import InputError
 from gdp.graph import Graph
 from gdp.plain_json import parse_json
+from gdp.runtime.handovers import HandOvers
 from gdp.runtime.links import Link
 from gdp.runtime.verdict import Dispatch
 
@@ -36,6 +37,8 @@ class Profile:
     """by `SOURCE -> DESTINATION`; empty when the links were not measured with it."""
     fingerprint: Mapping[str, str]
     """what the seconds hold for (`fingerprint.py`)."""
+    hand_overs: HandOvers | None = None
+    """between sets of cores, in whole steps; none where they were not measured."""
 
 
 class _LinkDocument(BaseModel):
@@ -48,6 +51,14 @@ class _LinkDocument(BaseModel):
     median_error: _Seconds
 
 
+class _HandOversDocument(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    latency_s: Annotated[float, Field(gt=0, le=1e9, allow_inf_nan=False)]
+    num_transfers: list[Annotated[int, Field(ge=0, lt=2**62)]]
+    measured_s: list[_Seconds]
+
+
 class _Document(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -57,6 +68,7 @@ class _Document(BaseModel):
     op_time_s: dict[str, list[_Seconds]]
     links: dict[str, _LinkDocument]
     fingerprint: dict[str, str]
+    hand_overs: _HandOversDocument | None = None
 
 
 def write_profile(path: Path, profile: Profile) -> None:
@@ -68,6 +80,7 @@ def write_profile(path: Path, profile: Profile) -> None:
         "op_time_s": {kind: seconds.tolist() for kind, seconds in profile.op_time_s.items()},
         "links": {name: dataclasses.asdict(link) for name, link in profile.links.items()},
         "fingerprint": dict(profile.fingerprint),
+        "hand_overs": None if profile.hand_overs is None else dataclasses.asdict(profile.hand_overs),
     }
     write_text(path, json.dumps(document) + "\n")
 
@@ -91,6 +104,9 @@ def read_profile(path: Path, graph: Graph) -> Profile:
         raise InputError(f"the profile {path} has no second for any op on {idle}; measure it anew")
     if any(len(link.num_bytes) != len(link.seconds) for link in document.links.values()):
         raise InputError(f"the profile {path} has a link with fewer seconds than sizes, or more; measure it anew")
+    over = document.hand_overs
+    if over is not None and len(over.num_transfers) != len(over.measured_s):
+        raise InputError(f"the profile {path} has hand-overs with fewer seconds than placements, or more; measure it anew")
     return Profile(
         graph_sha256=document.graph_sha256,
         dispatch=document.dispatch,
@@ -106,6 +122,9 @@ def read_profile(path: Path, graph: Graph) -> Profile:
             for name, link in document.links.items()
         },
         fingerprint=document.fingerprint,
+        hand_overs=None
+        if over is None
+        else HandOvers(latency_s=over.latency_s, num_transfers=tuple(over.num_transfers), measured_s=tuple(over.measured_s)),
     )
 
 

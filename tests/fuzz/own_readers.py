@@ -19,6 +19,7 @@ from gdp.cluster import preset, read_cluster, write_cluster
 from gdp.compare.results import read_results, write_results
 from gdp.measurement import Measurement, Status, measurement_document
 from gdp.placement import Placement, read_placement, write_placement
+from gdp.runtime.handovers import HandOvers
 from gdp.runtime.journal import Journal
 from gdp.runtime.links import fit_link
 from gdp.runtime.profile import Profile, read_profile, write_profile
@@ -121,6 +122,7 @@ def _profiles() -> Sequence[Files]:
         op_time_s={CLUSTER.kinds[0]: np.linspace(0.0, 1.0, GRAPH.num_ops)},
         links={"gpu0 -> gpu1": fit_link([1024, 4096, 16384], [1e-5, 2e-5, 3e-5])},
         fingerprint={"processor": "a processor", "torch": "2.13.0"},
+        hand_overs=HandOvers(latency_s=3e-5, num_transfers=(0, 4, 9), measured_s=(1.0, 2.0, 3.0)),
     )
     with TemporaryDirectory() as folder:
         write_profile(Path(folder) / "profile.json", profile)
@@ -130,7 +132,8 @@ def _profiles() -> Sequence[Files]:
 def _profile_form(profile: Profile) -> str:
     links = {name: dataclasses.asdict(link) for name, link in profile.links.items()}
     seconds = {kind: each.tolist() for kind, each in profile.op_time_s.items()}
-    return json.dumps([profile.graph_sha256, profile.dispatch, seconds, links, dict(profile.fingerprint)], sort_keys=True)
+    over = None if profile.hand_overs is None else dataclasses.asdict(profile.hand_overs)
+    return json.dumps([profile.graph_sha256, profile.dispatch, seconds, links, dict(profile.fingerprint), over], sort_keys=True)
 
 
 def _comparisons() -> Sequence[Files]:

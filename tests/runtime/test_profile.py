@@ -10,6 +10,7 @@ from branching_net import branching_program, core_cluster
 
 from gdp.errors import InputError
 from gdp.runtime.fingerprint import changes, fingerprint
+from gdp.runtime.handovers import HandOvers
 from gdp.runtime.links import fit_link
 from gdp.runtime.profile import Profile, check_covers, read_profile, write_profile
 
@@ -20,6 +21,7 @@ PROFILE = Profile(
     op_time_s={"core": np.linspace(0, 1e-3, GRAPH.num_ops)},
     links={"cpu:0 -> cpu:1": fit_link([1024, 4096], [1e-5, 2e-5])},
     fingerprint={"processor": "a", "torch": "2"},
+    hand_overs=HandOvers(latency_s=3e-5, num_transfers=(0, 4, 9), measured_s=(1.0, 2.0, 3.0)),
 )
 
 
@@ -28,6 +30,11 @@ def test_what_was_written_is_read(tmp_path: Path) -> None:
     read = read_profile(tmp_path / "profile.json", GRAPH)
     assert np.array_equal(read.op_time_s["core"], PROFILE.op_time_s["core"])
     assert (read.dispatch, read.links, read.fingerprint) == (PROFILE.dispatch, PROFILE.links, PROFILE.fingerprint)
+    assert read.hand_overs is not None and dataclasses.asdict(read.hand_overs) == dataclasses.asdict(PROFILE.hand_overs)
+    document = json.loads((tmp_path / "profile.json").read_text())
+    del document["hand_overs"]  # as files of before have it
+    (tmp_path / "profile.json").write_text(json.dumps(document))
+    assert read_profile(tmp_path / "profile.json", GRAPH).hand_overs is None
 
 
 @pytest.mark.parametrize(
@@ -46,6 +53,8 @@ def test_what_was_written_is_read(tmp_path: Path) -> None:
             {"links": {"a": {"latency_s": 0.0, "bandwidth_bytes_per_s": 1.0, "num_bytes": [], "seconds": [], "median_error": 0.0}}},
             "latency_s",
         ),
+        ({"hand_overs": {"latency_s": 1e-5, "num_transfers": [1], "measured_s": []}}, "fewer seconds than placements"),
+        ({"hand_overs": {"latency_s": 0.0, "num_transfers": [], "measured_s": []}}, "hand_overs.latency_s"),
         ({"dispatch": "at random"}, "dispatch"),
         ({"more": 1}, "more"),
     ],
