@@ -17,7 +17,7 @@ PROGRAM = """
 import torch
 
 def build():
-    return torch.nn.Sequential(*[torch.nn.Linear(64, 64) for _ in range(4)]).eval(), (torch.ones(32, 64),)
+    return torch.nn.Sequential(*[torch.nn.Linear(64, 64) for _ in range(20)]).eval(), (torch.ones(32, 64),)
 """
 CORES = sorted(os.sched_getaffinity(0))
 
