@@ -33,7 +33,7 @@ from gdp.baselines.contiguous import Contiguous
 from gdp.baselines.single_device import single_devices
 from gdp.cli.model import Model, resolve_model
 from gdp.cli.report_data import environment
-from gdp.cli.runtimes import PROFILE, profiled_graph
+from gdp.cli.runtimes import PROFILE, kept_profile
 from gdp.cluster import Cluster, write_cluster
 from gdp.graph import Graph
 from gdp.measurement import Measurement, Status
@@ -145,7 +145,9 @@ def run(name: str, options: argparse.Namespace, console: Console) -> dict[str, A
         found = read_placement(folder / "run" / "placement.json", model.graph, cluster)
         journal = (folder / "run" / "journal.jsonl").read_text().splitlines()
         with PyTorchRuntime(model.program, model.example_inputs, timeout_s=600.0) as runtime:
-            graph = profiled_graph(model, cluster, folder / "run" / PROFILE, measure=lambda: runtime.profile(model.graph, cluster))
+            profile = kept_profile(model, cluster, folder / "run" / PROFILE)
+            assert profile is not None, "fine-tuning has measured one"
+            graph = model.graph.with_measured_time(profile.op_time_s)
             itself = runtime(graph, cluster, found)
             others = {label: against(runtime, graph, cluster, found, one) for label, one in simple_placements(graph, cluster).items()}
     row: dict[str, Any] = {

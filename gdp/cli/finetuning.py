@@ -96,7 +96,7 @@ def run(
         task = make_task(
             settings.workload.name,
             judges.graph,
-            cluster,
+            judges.cluster,
             runtime=judges.predictor,
             features=policy.features,
             max_groups=settings.finetune.max_groups,

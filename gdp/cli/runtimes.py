@@ -1,12 +1,12 @@
 """The runtimes behind one fine-tuning: who predicts, who proposes what is worth a measurement, who judges."""
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import numpy as np
-from jaxtyping import Float64, Int32
+from jaxtyping import Int32
 
 from gdp.cli.comparisons import kept_in
 from gdp.cli.finetune_config import MeasuredConfig, SimulatorConfig
@@ -19,6 +19,7 @@ from gdp.learn.finalists import Compare, Occasion
 from gdp.measurement import Measurement, MeasurementBatch, Objective, Runtime, stack
 from gdp.placement import Placement
 from gdp.runtime.fingerprint import changes, fingerprint
+from gdp.runtime.handovers import measured_hand_overs, with_core_latency
 from gdp.runtime.journal import Journal
 from gdp.runtime.measuring import SPREAD_S
 from gdp.runtime.pool import Pool, Seat
@@ -38,6 +39,8 @@ class Judges:
 
     graph: Graph
     """the model's, with the op times that were measured."""
+    cluster: Cluster
+    """with the latency of hand-overs between cores that was measured in steps, where times are measured."""
     predictor: Simulator
     """simulates."""
     proposed: Runtime
@@ -76,11 +79,20 @@ def open_judges(
     if isinstance(config, SimulatorConfig):
         simulator = Simulator(dispatch=config.dispatch, num_threads=config.num_threads)
         yield Judges(
-            graph=model.graph, predictor=simulator, proposed=simulator, judge=simulator, screened=None, compare=None, compare_all_cores=None
+            graph=model.graph,
+            cluster=cluster,
+            predictor=simulator,
+            proposed=simulator,
+            judge=simulator,
+            screened=None,
+            compare=None,
+            compare_all_cores=None,
         )
         return
     with Journal(folder / JOURNAL) as journal:
-        known, kept = journal.incumbent(model.graph, cluster), folder / COMPARISONS
+        earlier = kept_profile(model, cluster, folder / PROFILE)
+        known = journal.incumbent(model.graph, cluster if earlier is None else calibrated(cluster, earlier))
+        kept = folder / COMPARISONS
         protocol = Protocol(max_warm_up=5, max_time_s=config.max_time_s, spread_s=min(SPREAD_S, config.max_time_s / 2))
         seats = [tuple(device.name for device in cluster.devices), *config.also_on]
 
@@ -102,7 +114,8 @@ def open_judges(
             pool = Pool(
                 [Seat(runtime=opened() if number else runtime, devices=devices) for number, devices in enumerate(seats)], incumbent=known
             )
-            graph = profiled_graph(model, cluster, folder / PROFILE, measure=lambda: runtime.profile(model.graph, cluster))
+            profile = earlier or new_profile(model, cluster, folder / PROFILE, runtime)
+            graph, measured_cluster = model.graph.with_measured_time(profile.op_time_s), calibrated(cluster, profile)
             simulator = Simulator(dispatch="program_order", num_threads=config.num_threads)
             screened = ScreenedRuntime(
                 predictor=simulator,
@@ -120,6 +133,7 @@ def open_judges(
 
             yield Judges(
                 graph=graph,
+                cluster=measured_cluster,
                 predictor=simulator,
                 proposed=screened,
                 judge=_OneByOne(screened=screened),
@@ -129,28 +143,39 @@ def open_judges(
             )
 
 
-def profiled_graph(
-    model: Model, cluster: Cluster, path: Path, *, measure: Callable[[], Mapping[str, Float64[np.ndarray, " ops"]]]
-) -> Graph:
-    """The graph with measured op times: those in the file of an earlier start, else newly measured and kept there.
+def new_profile(model: Model, cluster: Cluster, path: Path, runtime: MeasuredRuntime) -> Profile:
+    """Measures the model's ops and the hand-overs in its steps, and keeps them at `path`."""
+    op_time_s = runtime.profile(model.graph, cluster)
+    hand_overs = measured_hand_overs(model.graph.with_measured_time(op_time_s), cluster, runtime, dispatch="program_order", seed=0)
+    profile = Profile(
+        graph_sha256=model.graph.sha256,
+        dispatch="program_order",
+        op_time_s=op_time_s,
+        links={},
+        fingerprint=fingerprint([device.name for device in cluster.devices]),
+        hand_overs=hand_overs,
+    )
+    write_profile(path, profile)
+    return profile
+
+
+def kept_profile(model: Model, cluster: Cluster, path: Path) -> Profile | None:
+    """What an earlier start has measured; None where there was none.
 
     Raises `InputError` when the file is wrong, or of another machine: times of two machines do not mix.
     """
-    names = [device.name for device in cluster.devices]
     if not path.exists():
-        measured = Profile(
-            graph_sha256=model.graph.sha256,
-            dispatch="program_order",
-            op_time_s=measure(),
-            links={},
-            fingerprint=fingerprint(names),
-        )
-        write_profile(path, measured)
+        return None
     profile = read_profile(path, model.graph)
     check_covers(profile, cluster, path)
-    changed = changes(profile.fingerprint, fingerprint(names))
+    changed = changes(profile.fingerprint, fingerprint([device.name for device in cluster.devices]))
     if changed:
         raise InputError(
             f"{path} was measured elsewhere, or before something changed ({'; '.join(changed)}); start a run in another folder"
         )
-    return model.graph.with_measured_time(profile.op_time_s)
+    return profile
+
+
+def calibrated(cluster: Cluster, profile: Profile) -> Cluster:
+    """The cluster with what hand-overs between cores were measured to take, where they were."""
+    return cluster if profile.hand_overs is None else with_core_latency(cluster, profile.hand_overs.latency_s)

@@ -14,9 +14,11 @@ from jaxtyping import Bool, Int32
 from gdp.cluster import Cluster
 from gdp.errors import InputError
 from gdp.graph import Graph
-from gdp.measurement import Runtime, Status
+from gdp.measurement import Measurement, Status
 from gdp.placement import Origin, Placement
 from gdp.runtime.core_sets import cores_in
+from gdp.runtime.journal import Measured
+from gdp.runtime.pool import TimesAgainst
 from gdp.runtime.simulator import Simulator
 from gdp.runtime.verdict import Dispatch
 
@@ -36,14 +38,20 @@ class HandOvers:
     measured_s: tuple[float, ...]
 
 
-def measured_hand_overs(graph: Graph, cluster: Cluster, runtime: Runtime, *, dispatch: Dispatch, seed: int) -> HandOvers | None:
+def measured_hand_overs(graph: Graph, cluster: Cluster, runtime: TimesAgainst, *, dispatch: Dispatch, seed: int) -> HandOvers | None:
     """Measures the placements of `handing_over` and fits the latency to them; takes some two seconds for each of at most eight. None when there are no two sets of cores, or
     less than three of the placements ran.
 
-    The graph's ops have measured seconds, and `cluster` the links that were timed by themselves.
+    The first of them is timed alone and the others in turn with it, so that the runtime's own scale and incumbent stay what they are. The graph's ops have measured seconds, and
+    `cluster` the links that were timed by themselves.
     """
     device = handing_over(graph, cluster, seed=seed)
-    measured = [runtime(graph, cluster, Placement(device=row.copy(), origin=Origin(placer="hand-overs", seed=seed))) for row in device]
+    measured: list[Measurement] = []
+    first: Measured | None = None
+    for row in device:
+        measured.append(runtime.against(graph, cluster, Placement(device=row.copy(), origin=Origin(placer="hand-overs", seed=seed)), first))
+        if first is None and measured[-1].status == Status.OK:
+            first = Measured(device=row, measurement=measured[-1])
     ran = [number for number, each in enumerate(measured) if each.status == Status.OK]
     if len(ran) < 3:
         return None

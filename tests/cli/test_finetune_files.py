@@ -78,9 +78,10 @@ def fork_result(*, device: list[int]) -> FinetuneResult:
 
 
 def judges(compare_all_cores: Callable[[Placement], Comparison | None] | None) -> Judges:
-    simulator, graph = Simulator(), fork_join(num_branches=2, transfer_s=0.5).graph
+    simulator, problem = Simulator(), fork_join(num_branches=2, transfer_s=0.5)
     return Judges(
-        graph=graph,
+        graph=problem.graph,
+        cluster=problem.cluster,
         predictor=simulator,
         proposed=simulator,
         judge=simulator,

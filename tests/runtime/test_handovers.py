@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 
 from gdp.cluster import Cluster, Device
 from gdp.graph import Graph
-from gdp.measurement import Measurement, MeasurementBatch, Status
+from gdp.measurement import Measurement, Status
 from gdp.placement import Placement
 from gdp.runtime.handovers import fitted_latency_s, handing_over, measured_hand_overs, with_core_latency
+from gdp.runtime.journal import Measured
 from gdp.runtime.simulator import Simulator
 from tests.strategies import seeded_cluster, seeded_graph
 
@@ -48,19 +49,18 @@ class Machine:
 
     def __init__(self, *, latency_s: float, scale: float = 1.0, noise: float = 0.0, failing: int = 0) -> None:
         self._latency_s, self._scale, self._noise, self._failing = latency_s, scale, noise, failing
-        self._generator = np.random.default_rng(7)
+        self._generator, self._ran = np.random.default_rng(7), 0
 
-    def __call__(self, graph: Graph, cluster: Cluster, placement: Placement) -> Measurement:
+    def against(self, graph: Graph, cluster: Cluster, placement: Placement, incumbent: Measured | None) -> Measurement:
+        assert (incumbent is None) == (self._ran == 0)
         simulated = Simulator(dispatch="program_order")(graph, with_core_latency(cluster, self._latency_s), placement)
         if self._failing:
             self._failing -= 1
             return dataclasses.replace(simulated, status=Status.FAILED, detail="it failed", step_time_s=np.inf)
+        self._ran += 1
         return dataclasses.replace(
             simulated, step_time_s=simulated.step_time_s * self._scale * float(np.exp(self._noise * self._generator.standard_normal()))
         )
-
-    def batch(self, graph: Graph, cluster: Cluster, device: np.ndarray) -> MeasurementBatch:
-        raise NotImplementedError
 
 
 @given(seed=st.integers(0, 50), latency_s=st.floats(5e-6, 5e-4), scale=st.floats(0.5, 2.0))
