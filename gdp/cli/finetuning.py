@@ -92,7 +92,8 @@ def run(
             f"{model.graph.num_ops} ops from {printable(model.graph.source)}; {cluster.num_devices} devices in cluster {printable(cluster.name)}",
             markup=False,
         )
-        judges = stack.enter_context(open_judges(runtime_config, model, cluster, objective=objective, folder=folder))
+        with console.status("timing ops and hand-overs" if isinstance(runtime_config, MeasuredConfig) else "preparing"):
+            judges = stack.enter_context(open_judges(runtime_config, model, cluster, objective=objective, folder=folder))
         task = make_task(
             settings.workload.name,
             judges.graph,

@@ -24,6 +24,7 @@ from gdp.runtime.verdict import Dispatch
 
 FEWEST_STRETCHES = 4
 MOST_STRETCHES = 256
+_FEWEST_PLACEMENTS = 3
 _LATENCIES_S = np.geomspace(1e-6, 1e-3, 61)
 """12 % from one to the next."""
 
@@ -39,26 +40,28 @@ class HandOvers:
 
 
 def measured_hand_overs(graph: Graph, cluster: Cluster, runtime: TimesAgainst, *, dispatch: Dispatch, seed: int) -> HandOvers | None:
-    """Measures the placements of `handing_over` and fits the latency to them; takes some two seconds for each of at most eight. None when there are no two sets of cores, or
-    less than three of the placements ran.
+    """Measures the placements of `handing_over`, up to the first that does not run, and fits the latency to them; takes some two seconds for each of at most eight. None when less
+    than three ran or can be predicted, and when there are no two sets of cores.
 
     The first of them is timed alone and the others in turn with it, so that the runtime's own scale and incumbent stay what they are. The graph's ops have measured seconds, and
     `cluster` the links that were timed by themselves.
     """
     device = handing_over(graph, cluster, seed=seed)
+    predicted_s = Simulator(dispatch=dispatch).batch(graph, cluster, device).step_time_s
+    device = device[np.isfinite(predicted_s) & (predicted_s > 0)]
     measured: list[Measurement] = []
-    first: Measured | None = None
-    for row in device:
-        measured.append(runtime.against(graph, cluster, Placement(device=row.copy(), origin=Origin(placer="hand-overs", seed=seed)), first))
-        if first is None and measured[-1].status == Status.OK:
-            first = Measured(device=row, measurement=measured[-1])
-    ran = [number for number, each in enumerate(measured) if each.status == Status.OK]
-    if len(ran) < 3:
+    for row in device if len(device) >= _FEWEST_PLACEMENTS else ():
+        first = Measured(device=device[0], measurement=measured[0]) if measured else None
+        seen = runtime.against(graph, cluster, Placement(device=row.copy(), origin=Origin(placer="hand-overs", seed=seed)), first)
+        if seen.status != Status.OK:
+            break
+        measured.append(seen)
+    if len(measured) < _FEWEST_PLACEMENTS:
         return None
-    seconds = [measured[number].step_time_s for number in ran]
+    seconds = [each.step_time_s for each in measured]
     return HandOvers(
-        latency_s=fitted_latency_s(graph, cluster, device[ran], seconds, dispatch=dispatch),
-        num_transfers=tuple(int(measured[number].num_transfers) for number in ran),
+        latency_s=fitted_latency_s(graph, cluster, device[: len(measured)], seconds, dispatch=dispatch),
+        num_transfers=tuple(int(each.num_transfers) for each in measured),
         measured_s=tuple(seconds),
     )
 
