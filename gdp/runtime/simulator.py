@@ -95,7 +95,7 @@ class Simulator:
                     )
 
         if device.shape[1] == graph.num_ops:
-            others = [_kept_threads(os.getpid(), threads - 1).submit(simulate) for _ in range(threads - 1)]
+            others = [_kept_threads(os.getpid(), self.num_threads - 1).submit(simulate) for _ in range(threads - 1)]
             try:
                 simulate()
             finally:
