@@ -1,17 +1,21 @@
 """How well the simulator, calibrated by a profile of single ops and of this machine's links, predicts measured step times.
 
-    python benchmarks/sim_to_real.py [--models NAMES] [--placements 60] [--out benchmarks/results/sim_to_real.json]
+    python benchmarks/sim_to_real.py [--models NAMES] [--placements 60] [--passes 4] [--out benchmarks/results/sim_to_real.json]
 
 Placements of every kind on the machine's first two cores: structured (one device, contiguous, METIS, cut in two), list-scheduled, searched (what local search ends with, and what
-it looks at), and random over ops, over modules and over stretches of the program. Each is measured by the protocol of docs/real-timing.md; the prediction was made before.
+it looks at), and random over ops, over modules and over stretches of the program. Each is measured by the protocol of docs/real-timing.md, once in each of several passes over all,
+a minute or more apart and each in an order of its own; its time is the mean of these. The prediction was made before.
 
 The errors are those of the calibrated simulator as it is; and, since a shared machine is faster in one minute than in another, what is left of them after one scale for all
 placements of a model, by which a run corrects the simulator while it measures. Rank correlation is Spearman's, of one model's placements, and of a framework's with all times
-as shares of their model's median: where all placements of a model take about the same time, as those of a chain do, noise alone ranks them.
+as shares of their model's median. Measurements that do not repeat lower it whatever is compared with them, so it stands beside what the passes say of each other: the correlation
+of one with another, the highest that a prediction without error would reach with the mean of them (the square root of that mean's reliability, by Spearman and Brown), and the
+simulator's correlation as a share of that (Spearman's correction for attenuation, American Journal of Psychology 15, 1904).
 """
 
 import argparse
 import dataclasses
+import itertools
 import json
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -39,7 +43,7 @@ from gdp.capture.tensorflow_program import TensorFlowProgram
 from gdp.cli.report_data import environment
 from gdp.cluster import Cluster
 from gdp.graph import Graph
-from gdp.measurement import Measurement, Status
+from gdp.measurement import Status
 from gdp.placement import Origin, Placement
 from gdp.runtime.handovers import measured_hand_overs, with_core_latency
 from gdp.runtime.local import default_core_sets, local_cluster
@@ -49,7 +53,7 @@ from gdp.runtime.tensorflow import TensorFlowRuntime
 from gdp.runtime.timing import Protocol
 
 RESULTS = Path(__file__).parent / "results" / "sim_to_real.json"
-PROTOCOL = Protocol(max_warm_up=6, max_pairs=24, precision=0.01, clearly_slower=np.inf, max_time_s=2.0, spread_s=1.5)
+PROTOCOL = Protocol(max_warm_up=4, max_pairs=16, precision=0.01, clearly_slower=np.inf, max_time_s=1.0, spread_s=0.7)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -63,15 +67,19 @@ class Agreement:
     predicted_s: list[float]
     predicted_by_copies_s: list[float]
     """with links as copies by themselves were timed, not as hand-overs take in steps."""
-    measured_s: list[float]
-    interval: list[tuple[float, float | None]]
-    """None for an upper bound that is not known."""
+    pass_s: list[list[float]]
+    """`[passes, placements]` measured."""
     overlapped_s: list[float]
     """seconds of predicted work beyond the busier device's: what the other one does beside it, at the most."""
     num_transfers: list[int]
     transferred_bytes: list[int]
     copy_latency_s: float
     hand_over_latency_s: float
+
+    @property
+    def measured_s(self) -> list[float]:
+        """`[placements]` the mean of all passes."""
+        return np.mean(self.pass_s, axis=0).tolist()
 
     @property
     def errors(self) -> np.ndarray:
@@ -85,25 +93,59 @@ class Agreement:
         return np.abs(ratio / np.median(ratio) - 1)
 
     @property
-    def rank_correlation(self) -> float:
-        """Spearman's."""
-        return spearman(self.predicted_s, self.measured_s)
+    def ranks(self) -> "Ranks":
+        """Of this model's placements."""
+        return Ranks.of(self.predicted_s, self.predicted_by_copies_s, self.pass_s)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Ranks:
+    """Spearman's correlations."""
+
+    predicted: float
+    """of the predictions with the mean of the passes."""
+    predicted_by_copies: float
+    """the same, with links as copies by themselves were timed."""
+    one_pass: float
+    """of the predictions with one pass, the mean over passes."""
+    between_passes: float
+    """of one pass with another, the mean over pairs of them."""
+
+    num_passes: int
+
+    @classmethod
+    def of(cls, predicted_s: Sequence[float], by_copies_s: Sequence[float], pass_s: Sequence[Sequence[float]]) -> "Ranks":
+        """`[placements]`, `[placements]` and `[passes, placements]`."""
+        mean_s = np.mean(pass_s, axis=0).tolist()
+        return cls(
+            predicted=spearman(predicted_s, mean_s),
+            predicted_by_copies=spearman(by_copies_s, mean_s),
+            one_pass=float(np.mean([spearman(predicted_s, each) for each in pass_s])),
+            between_passes=float(np.mean([spearman(first, second) for first, second in itertools.combinations(pass_s, 2)])),
+            num_passes=len(pass_s),
+        )
 
     @property
-    def rank_correlation_by_copies(self) -> float:
-        """Spearman's, with links as copies by themselves were timed."""
-        return spearman(self.predicted_by_copies_s, self.measured_s)
+    def ceiling(self) -> float:
+        """What predictions without error would reach with the mean of the passes: the square root of its reliability (Spearman-Brown)."""
+        alike = max(self.between_passes, 0.0)
+        return float(np.sqrt(self.num_passes * alike / (1 + (self.num_passes - 1) * alike)))
 
     @property
-    def repeatability(self) -> float:
-        """Spearman's between the measured times and others that lie as far from them, at random, as their intervals say a second measurement may: what a prediction without
-        any error would reach."""
-        generator, measured = np.random.default_rng(0), np.array(self.measured_s)
-        low, high = np.array([[low, np.nan if high is None else high] for low, high in self.interval]).T
-        half = np.where(np.isfinite(high) & (low > 0), (high - low) / 2, np.nan)
-        deviation = np.where(np.isfinite(half), half, np.nanmax(half)) / 1.96
-        drawn = measured + deviation * generator.standard_normal((200, len(measured)))
-        return float(np.median([spearman(row.tolist(), self.measured_s) for row in drawn]))
+    def corrected(self) -> float:
+        """The predictions' correlation as a share of the ceiling."""
+        return self.predicted / self.ceiling
+
+    def row(self) -> dict[str, float]:
+        """For the results' file."""
+        return {
+            "rank_correlation": self.predicted,
+            "rank_correlation_by_copies": self.predicted_by_copies,
+            "rank_correlation_of_one_pass": self.one_pass,
+            "rank_correlation_between_passes": self.between_passes,
+            "ceiling": self.ceiling,
+            "rank_correlation_corrected": self.corrected,
+        }
 
 
 def spearman(first: Sequence[float], second: Sequence[float]) -> float:
@@ -231,8 +273,9 @@ def runnables() -> dict[str, Callable[[], Runnable]]:
     }
 
 
-def agreement(name: str, copies: Cluster, *, num_placements: int, console: Console) -> Agreement:
-    """Profiles the model, the hand-overs in its steps included, predicts all placements, and measures them. `copies` has links as copies by themselves were timed."""
+def agreement(name: str, copies: Cluster, *, num_placements: int, num_passes: int, console: Console) -> Agreement:
+    """Profiles the model, the hand-overs in its steps included, predicts all placements, and measures them in so many passes. The links of `copies` are as copies by themselves
+    were timed."""
     model = runnables()[name]()
     with model.runtime as runtime:
         graph = model.graph.with_measured_time(runtime.profile(model.graph, copies))
@@ -242,13 +285,14 @@ def agreement(name: str, copies: Cluster, *, num_placements: int, console: Conso
         chosen = placements(graph, cluster, count=num_placements)
         simulator, device = Simulator(dispatch="program_order"), np.stack([device for _, device in chosen])
         predicted, by_copies = (simulator.batch(graph, links, device) for links in (cluster, copies))
-        measured: dict[int, Measurement] = {}
-        for row in track(np.random.default_rng(1).permutation(len(chosen)).tolist(), description=name, console=console):
+        generator = np.random.default_rng(1)
+        visits = [(index, int(row)) for index in range(num_passes) for row in generator.permutation(len(chosen))]
+        pass_s = np.zeros((num_passes, len(chosen)))
+        for index, row in track(visits, description=name, console=console):
             kind, own = chosen[row]
-            measured[row] = runtime(graph, cluster, Placement(device=own, origin=Origin(placer=kind)))
-    times = [measured[row] for row in range(len(chosen))]
-    failed = [each.detail for each in times if each.status != Status.OK]
-    assert not failed, failed[0]
+            measured = runtime(graph, cluster, Placement(device=own, origin=Origin(placer=kind)))
+            assert measured.status == Status.OK, measured.detail
+            pass_s[index, row] = measured.step_time_s
     return Agreement(
         model=name,
         framework=model.framework,
@@ -256,8 +300,7 @@ def agreement(name: str, copies: Cluster, *, num_placements: int, console: Conso
         kind=[kind for kind, _ in chosen],
         predicted_s=predicted.step_time_s.tolist(),
         predicted_by_copies_s=by_copies.step_time_s.tolist(),
-        measured_s=[each.step_time_s for each in times],
-        interval=[(each.step_time_low_s, each.step_time_high_s if np.isfinite(each.step_time_high_s) else None) for each in times],
+        pass_s=pass_s.tolist(),
         overlapped_s=(predicted.busy_s.sum(axis=1) - predicted.busy_s.max(axis=1)).tolist(),
         num_transfers=predicted.num_transfers.tolist(),
         transferred_bytes=predicted.transferred_bytes.tolist(),
@@ -274,7 +317,8 @@ def table(found: Sequence[Agreement]) -> Table:
         "placements",
         "measured ms",
         "rank correlation",
-        "repeatable",
+        "passes",
+        "corrected",
         "median error",
         "90 % below",
         "scaled: median",
@@ -292,7 +336,8 @@ def table(found: Sequence[Agreement]) -> Table:
                 str(int(rows.sum())),
                 f"{measured.min() * 1e3:.1f} to {measured.max() * 1e3:.1f}",
                 f"{spearman(predicted, measured):.3f}" if rows.sum() > 2 else "-",
-                f"{each.repeatability:.3f}" if rows.all() else "",
+                f"{each.ranks.between_passes:.3f}" if rows.all() else "",
+                f"{each.ranks.corrected:.3f}" if rows.all() else "",
                 f"{np.median(errors):.1%}",
                 f"{np.quantile(errors, 0.9):.1%}",
                 f"{np.median(scaled):.1%}",
@@ -306,46 +351,59 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--models", nargs="*", default=list(runnables()), choices=list(runnables()))
     parser.add_argument("--placements", type=int, default=60)
+    parser.add_argument("--passes", type=int, default=4)
     parser.add_argument("--out", type=Path, default=RESULTS)
     options = parser.parse_args()
     console = Console(width=150)
     cluster = local_cluster(default_core_sets()[:2])
-    found = [agreement(name, cluster, num_placements=options.placements, console=console) for name in options.models]
-    console.print(table(found))
-    rows = [
-        {
-            **dataclasses.asdict(each),
-            "rank_correlation": each.rank_correlation,
-            "rank_correlation_by_copies": each.rank_correlation_by_copies,
-            "repeatability": each.repeatability,
-            "median_error": float(np.median(each.errors)),
-            "error_90_percent_below": float(np.quantile(each.errors, 0.9)),
-            "scaled_median_error": float(np.median(each.scaled_errors)),
-            "scaled_error_90_percent_below": float(np.quantile(each.scaled_errors, 0.9)),
-        }
-        for each in found
+    found = [
+        agreement(name, cluster, num_placements=options.placements, num_passes=options.passes, console=console) for name in options.models
     ]
-    for framework in dict.fromkeys(each.framework for each in found):
-        own = [each for each in found if each.framework == framework]
-        errors, scaled = (np.concatenate(parts) for parts in ([each.errors for each in own], [each.scaled_errors for each in own]))
-        predicted, by_copies, measured = (
-            np.concatenate([np.array(seconds) / np.median(seconds) for seconds in parts]).tolist()
-            for parts in (
-                [each.predicted_s for each in own],
-                [each.predicted_by_copies_s for each in own],
-                [each.measured_s for each in own],
-            )
-        )
-        correlations = ", ".join(f"{each.rank_correlation:.2f}" for each in own)
-        before = ", ".join(f"{each.rank_correlation_by_copies:.2f}" for each in own)
-        latencies = ", ".join(f"{each.hand_over_latency_s * 1e6:.0f}" for each in own)
-        console.print(
-            f"{framework}: rank correlation {spearman(predicted, measured):.3f} over all ({correlations}); "
-            f"median error {np.median(errors):.1%}, {np.median(scaled):.1%} with one scale a model; hand-overs take {latencies} us in steps, "
-            f"{own[0].copy_latency_s * 1e6:.0f} as copies by themselves, with which the correlation is {spearman(by_copies, measured):.3f} ({before})"
-        )
-    write_text(options.out, json.dumps({"environment": environment(), "models": rows}, indent=1, allow_nan=False) + "\n")
+    console.print(table(found))
+    frameworks = {
+        framework: in_all([each for each in found if each.framework == framework], console)
+        for framework in dict.fromkeys(each.framework for each in found)
+    }
+    rows = [dataclasses.asdict(each) | {"measured_s": each.measured_s} | each.ranks.row() | errors_of([each]) for each in found]
+    results = {"environment": environment(), "frameworks": frameworks, "models": rows}
+    write_text(options.out, json.dumps(results, indent=1, allow_nan=False) + "\n")
     console.print(f"wrote {options.out}", markup=False)
+
+
+def in_all(found: Sequence[Agreement], console: Console) -> dict[str, float]:
+    """Figures of all placements of one framework's models, their times as shares of their model's median; says them."""
+
+    def shares(seconds: Sequence[Sequence[float]]) -> list[float]:
+        return np.concatenate([np.array(each) / np.median(each) for each in seconds]).tolist()
+
+    num_passes = len(found[0].pass_s)
+    ranks = Ranks.of(
+        shares([each.predicted_s for each in found]),
+        shares([each.predicted_by_copies_s for each in found]),
+        [shares([each.pass_s[index] for each in found]) for index in range(num_passes)],
+    )
+    errors = errors_of(found)
+    correlations = ", ".join(f"{each.ranks.predicted:.2f}" for each in found)
+    corrected = ", ".join(f"{each.ranks.corrected:.2f}" for each in found)
+    latencies = ", ".join(f"{each.hand_over_latency_s * 1e6:.0f}" for each in found)
+    console.print(
+        f"{found[0].framework}: rank correlation {ranks.predicted:.3f} over all ({correlations}) with the mean of {num_passes} passes, {ranks.one_pass:.3f} with one; "
+        f"passes with one another {ranks.between_passes:.3f}, so at most {ranks.ceiling:.3f} can be reached, and {ranks.corrected:.3f} of that is ({corrected}); "
+        f"median error {errors['median_error']:.1%}, {errors['scaled_median_error']:.1%} with one scale a model; hand-overs take {latencies} us in steps, "
+        f"{found[0].copy_latency_s * 1e6:.0f} as copies by themselves, with which the correlation is {ranks.predicted_by_copies:.3f}"
+    )
+    return ranks.row() | errors
+
+
+def errors_of(found: Sequence[Agreement]) -> dict[str, float]:
+    """Of all placements of these models."""
+    errors, scaled = np.concatenate([each.errors for each in found]), np.concatenate([each.scaled_errors for each in found])
+    return {
+        "median_error": float(np.median(errors)),
+        "error_90_percent_below": float(np.quantile(errors, 0.9)),
+        "scaled_median_error": float(np.median(scaled)),
+        "scaled_error_90_percent_below": float(np.quantile(scaled, 0.9)),
+    }
 
 
 if __name__ == "__main__":
