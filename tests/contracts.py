@@ -55,6 +55,7 @@ ALL_PLACERS: dict[str, Callable[[Runtime, int], Placer]] = {
     "simulated-annealing": lambda runtime, seed: SimulatedAnnealing(runtime=runtime, evaluations=40, seed=seed),
     "cross-entropy": lambda runtime, seed: CrossEntropy(runtime=runtime, evaluations=40, seed=seed, batch_size=10),
     "local-search": lambda runtime, seed: LocalSearch(runtime=runtime, evaluations=40, seed=seed),
+    "critical-path-search": lambda runtime, seed: LocalSearch(runtime=runtime, evaluations=40, seed=seed, predictor=Simulator()),
     "local-search-bottleneck": lambda runtime, seed: LocalSearch(runtime=runtime, evaluations=40, seed=seed, objective="bottleneck"),
 }
 """Every placer by name, built from a runtime and a seed."""

@@ -2,7 +2,8 @@
 
 Moves, at random: a block of groups to another device, a group or a block to the device of a neighbour (the likelier the more bytes pass between them), work from the
 busiest device to another, a stretch of the stage order to one device, two groups swapped. Blocks are the groups of ever coarser
-coarsenings, so that one move can carry a whole branch or layer. A worse placement is accepted with probability `exp(-relative loss / temperature)`; the
+coarsenings, so that one move can carry a whole branch or layer. With a simulator that predicts, most moves remove what the present placement's step waits for instead
+(`gdp.baselines.critical_moves`). A worse placement is accepted with probability `exp(-relative loss / temperature)`; the
 temperature falls geometrically over the budget.
 """
 
@@ -11,6 +12,7 @@ import dataclasses
 import numpy as np
 from jaxtyping import Float64, Int32
 
+from gdp.baselines.critical_moves import CriticalMoves
 from gdp.baselines.neighbourhood import Neighbourhood
 from gdp.baselines.score import scores
 from gdp.baselines.search_result import SearchResult
@@ -20,8 +22,12 @@ from gdp.errors import InputError
 from gdp.graph import Graph
 from gdp.measurement import Objective, Runtime
 from gdp.placement import Origin, Placement
+from gdp.runtime.simulator import Simulator
 
 _FIRST_TEMPERATURE, _LAST_TEMPERATURE = 0.01, 0.0003
+
+_CRITICAL = 0.7
+"""The share of moves that remove a wait, where there is a simulator to see them."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -29,6 +35,7 @@ class LocalSearch:
     """Anytime search that spends `evaluations` placements of the runtime, the simple starting points included (fewer only where there is a single device).
 
     `batch_size` neighbours are measured at once and the best of them is considered: 1 uses evaluations best, more suits a runtime with workers.
+    `predictor` shows what a step waits for, by one simulation more of every placement that is accepted; a bottleneck is explained by no path, and needs none.
     """
 
     runtime: Runtime
@@ -36,6 +43,7 @@ class LocalSearch:
     seed: int
     objective: Objective = "step_time"
     batch_size: int = 1
+    predictor: Simulator | None = None
 
     def __post_init__(self) -> None:
         if self.evaluations < 1 or self.batch_size < 1:
@@ -56,20 +64,32 @@ class LocalSearch:
         current, current_score = np.array(start[int(start_scores.argmin())]), float(start_scores.min())
         best, best_score = current, current_score
         neighbourhood = Neighbourhood(graph, cluster)
+        critical = None if self.predictor is None else CriticalMoves(graph, cluster, neighbourhood, predictor=self.predictor)
+        if critical is not None:
+            critical.see(current)
+
+        def propose() -> np.ndarray:
+            proposal = None
+            if critical is not None and generator.random() < _CRITICAL:
+                proposal = critical.propose(current, generator)
+            return neighbourhood.propose(current, generator) if proposal is None else proposal
+
         while len(curve) < self.evaluations and cluster.num_devices > 1:
             done = len(curve) / self.evaluations
             temperature = _FIRST_TEMPERATURE * (_LAST_TEMPERATURE / _FIRST_TEMPERATURE) ** done
             count = min(self.batch_size, self.evaluations - len(curve))
-            proposals = np.stack([neighbourhood.propose(current, generator) for _ in range(count)])
+            proposals = np.stack([propose() for _ in range(count)])
             measured = self._scores(graph, cluster, proposals)
             curve += measured.tolist()
             chosen, score = proposals[int(measured.argmin())], float(measured.min())
             loss = score / current_score - 1.0 if current_score > 0 else np.inf
             if score <= current_score or generator.random() < np.exp(-loss / temperature):
                 current, current_score = chosen, score
+                if critical is not None:
+                    critical.see(current)
             if score < best_score:
                 best, best_score = chosen, score
-        origin = Origin(placer="local-search", seed=self.seed, evaluations=len(curve))
+        origin = Origin(placer="local-search" if critical is None else "critical-path-search", seed=self.seed, evaluations=len(curve))
         return SearchResult.from_scores(Placement(device=np.array(best), origin=origin), curve)
 
     def _scores(self, graph: Graph, cluster: Cluster, device: Int32[np.ndarray, "batch ops"]) -> Float64[np.ndarray, " batch"]:

@@ -52,14 +52,14 @@ class Neighbourhood:
     def _move(self, group_device: np.ndarray, generator: np.random.Generator) -> np.ndarray:
         move = generator.random()
         if move < 0.30:
-            self._put(group_device, int(generator.choice(self.works)), int(generator.integers(self.num_devices)), generator)
+            self.put(group_device, int(generator.choice(self.works)), int(generator.integers(self.num_devices)), generator)
         elif move < 0.65 and len(self.link_from):
             self._join_neighbours(group_device, generator)
         elif move < 0.80:
             busy_s = np.bincount(group_device, self.time_s[np.arange(self.num_groups), group_device], minlength=self.num_devices)
             there = self.works[group_device[self.works] == busy_s.argmax()]
             if len(there):
-                self._put(group_device, int(generator.choice(there)), int(generator.integers(self.num_devices)), generator)
+                self.put(group_device, int(generator.choice(there)), int(generator.integers(self.num_devices)), generator)
         elif move < 0.92:
             first = int(generator.integers(self.num_groups))
             length = 1 + int(self.num_groups * generator.random() ** 3 / 2)
@@ -69,8 +69,8 @@ class Neighbourhood:
             group_device[[one, other]] = group_device[[other, one]]
         return group_device
 
-    def _put(self, group_device: np.ndarray, group: int, to: int, generator: np.random.Generator) -> None:
-        """Moves a block of a random size around `group`: those of its members that are where the group is."""
+    def put(self, group_device: np.ndarray, group: int, to: int, generator: np.random.Generator) -> None:
+        """In place: moves a block of a random size around `group`: those of its members that are where the group is."""
         level = int(generator.integers(len(self.blocks)))
         members = self.blocks[level][self.block_of_group[level][group]]
         group_device[members[group_device[members] == group_device[group]]] = to
@@ -82,7 +82,7 @@ class Neighbourhood:
             ends = (int(self.link_from[link]), int(self.link_to[link]))
             if group_device[ends[0]] != group_device[ends[1]]:
                 moved = int(generator.integers(2))
-                self._put(group_device, ends[moved], int(group_device[ends[1 - moved]]), generator)
+                self.put(group_device, ends[moved], int(group_device[ends[1 - moved]]), generator)
                 return
 
 

@@ -145,6 +145,16 @@ def _local_search(setting: Setting) -> Placer:
     return LocalSearch(runtime=setting.runtime, evaluations=setting.budget, seed=setting.seed, objective=setting.objective)
 
 
+def _critical_path_search(setting: Setting) -> Placer | None:
+    from gdp.baselines.local_search import LocalSearch
+    from gdp.runtime.simulator import Simulator
+
+    if setting.objective != "step_time":
+        return None
+    predictor = Simulator(dispatch=setting.dispatch)
+    return LocalSearch(runtime=setting.runtime, evaluations=setting.budget, seed=setting.seed, predictor=predictor)
+
+
 def _simulated_annealing(setting: Setting) -> Placer:
     from gdp.baselines.simulated_annealing import SimulatedAnnealing
 
@@ -186,13 +196,14 @@ PLACERS: dict[str, Callable[[Setting], Placer | None]] = {
     "m-sct": _m_sct,
     "metis-many-times": _metis_many_times,
     "local-search": _local_search,
+    "critical-path-search": _critical_path_search,
     "simulated-annealing": _simulated_annealing,
     "cross-entropy": _cross_entropy,
     "zero-shot": _zero_shot,
 }
 """By what is typed after `--placers`."""
 
-SEARCHES = ("metis-many-times", "local-search", "simulated-annealing", "cross-entropy", "zero-shot")
+SEARCHES = ("metis-many-times", "local-search", "critical-path-search", "simulated-annealing", "cross-entropy", "zero-shot")
 """Those that spend the budget of evaluations."""
 
 SEEDED = ("random", "metis", "metis-by-bytes", *SEARCHES)
