@@ -16,7 +16,7 @@ from gdp.graph import Graph
 from gdp.measurement import Objective, Status
 from gdp.runtime.critical_waits import CriticalWaitsOf
 from gdp.runtime.simulator import Simulator
-from gdp.workloads.synthetic import cells, layered, unrolled_rnn
+from gdp.workloads.synthetic import cells, layered
 from tests.contracts import brute_force_s
 from tests.strategies import clusters, graphs, placement
 
@@ -62,13 +62,12 @@ def test_search_improves_on_its_starting_points() -> None:
 
 
 def test_seeing_what_a_step_waits_for_pays() -> None:
-    """Nine graphs of three families, one seed each, both with 400 evaluations from the same starting points."""
+    """Both with 400 evaluations from the same starting points."""
     ratios = []
-    for number in range(9):
-        family = (layered, cells, unrolled_rnn)[number % 3]
-        graph, cluster = family(np.random.default_rng(number), num_ops=300, training=True), preset(("p100x2", "p100x4")[number % 2])
+    for seed in range(6):
+        graph, cluster = cells(np.random.default_rng(seed), num_ops=1000, training=True), preset(("p100x2", "p100x4")[seed % 2])
         seconds = [
-            LocalSearch(runtime=SIMULATOR, evaluations=400, seed=number, predictor=predictor).search(graph, cluster).best_so_far_s[-1]
+            LocalSearch(runtime=SIMULATOR, evaluations=400, seed=seed, predictor=predictor).search(graph, cluster).best_so_far_s[-1]
             for predictor in (SIMULATOR, None)
         ]
         ratios.append(seconds[0] / seconds[1])
