@@ -30,6 +30,7 @@ from gdp.learn.sources import FixedTasks
 from gdp.learn.task import Task, TaskReward
 from gdp.measurement import Objective, Runtime
 from gdp.placement import Origin, Placement, Placer
+from gdp.runtime.simulator import Simulator
 from gdp.runtime.timing import Comparison
 
 FINE_TUNED = "fine-tuned"
@@ -148,7 +149,7 @@ def finetune(
     )
 
 
-def placers_to_beat(*, predictor: Runtime, search_evaluations: int, seed: int, objective: Objective) -> dict[str, Placer]:
+def placers_to_beat(*, predictor: Simulator, search_evaluations: int, seed: int, objective: Objective) -> dict[str, Placer]:
     """The placers that need no learning, by the names of their candidates; those that try placements try them on `predictor`."""
     placers: dict[str, Placer] = {
         "contiguous": Contiguous(runtime=predictor, objective=objective),
@@ -156,7 +157,13 @@ def placers_to_beat(*, predictor: Runtime, search_evaluations: int, seed: int, o
         "list scheduling": ListScheduling(runtime=predictor, objective=objective),
     }
     if search_evaluations:
-        placers["local search"] = LocalSearch(runtime=predictor, evaluations=search_evaluations, seed=seed, objective=objective)
+        placers["local search"] = LocalSearch(
+            runtime=predictor,
+            evaluations=search_evaluations,
+            seed=seed,
+            objective=objective,
+            predictor=predictor if objective == "step_time" else None,
+        )
     return placers
 
 
