@@ -29,6 +29,9 @@ class Reason(enum.IntEnum):
     """an op whose inputs were there, for another one on its device."""
 
 
+_TRANSFER, _CHANNEL, _DEVICE = (int(reason) for reason in Reason)
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class CriticalWaits:
     """The waits of all critical paths of one step, each once."""
@@ -143,14 +146,12 @@ def _follow(
                 producer = input_producer[place]
                 cause, at_s, transfer = producer, end_s[producer], -1
                 if device[producer] != device[op]:
-                    key = np.int64(input_tensor[place]) * num_devices + device[op]
-                    found = np.searchsorted(transfer_key, key)
-                    if found < num_transfers and transfer_key[found] == key:
-                        transfer, cause, at_s = found, num_ops + found, transfer_end_s[found]
+                    transfer = np.searchsorted(transfer_key, np.int64(input_tensor[place]) * num_devices + device[op])
+                    cause, at_s = num_ops + transfer, transfer_end_s[transfer]
                 ready_s = max(ready_s, at_s)
                 if at_s == moment and moment > 0:
                     if transfer >= 0:
-                        reason[count], blocker[count], blocked[count] = 0, producer, op
+                        reason[count], blocker[count], blocked[count] = _TRANSFER, producer, op
                         towards[count], seconds[count] = device[op], at_s - transfer_start_s[transfer]
                         count += 1
                     if not seen[cause]:
@@ -161,7 +162,7 @@ def _follow(
             if earlier >= 0 and end_s[earlier] == moment and moment > 0:
                 lost_s = min(end_s[earlier] - start_s[earlier], moment - ready_s)
                 if lost_s > 0:
-                    reason[count], blocker[count], blocked[count] = 2, earlier, op
+                    reason[count], blocker[count], blocked[count] = _DEVICE, earlier, op
                     towards[count], seconds[count] = device[op], lost_s
                     count += 1
                 if not seen[earlier]:
@@ -178,7 +179,7 @@ def _follow(
                     stack[depth] = producer
                     depth += 1
             elif earlier >= 0 and transfer_end_s[earlier] == transfer_start_s[transfer]:
-                reason[count], blocker[count], blocked[count] = 1, transfer_producer[earlier], producer
+                reason[count], blocker[count], blocked[count] = _CHANNEL, transfer_producer[earlier], producer
                 towards[count], seconds[count] = transfer_destination[earlier], transfer_end_s[earlier] - transfer_start_s[earlier]
                 count += 1
                 if not seen[num_ops + earlier]:

@@ -39,7 +39,7 @@ def by_definition(graph: Graph, cluster: Cluster, device: np.ndarray, timeline: 
             ready = 0.0
             for edge in np.flatnonzero(graph.edge_consumer == thing).tolist():
                 source, tensor = int(graph.edge_producer[edge]), int(graph.edge_tensor[edge])
-                transfer = sent.get((tensor, int(device[thing]))) if device[source] != device[thing] else None
+                transfer = sent[tensor, int(device[thing])] if device[source] != device[thing] else None
                 at = end[source] if transfer is None else timeline.transfer_end_s[transfer]
                 ready = max(ready, at)
                 if at == start[thing] > 0:
