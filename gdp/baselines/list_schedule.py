@@ -8,10 +8,11 @@ import numba
 import numpy as np
 from jaxtyping import Float64, Int32
 
-from gdp.baselines.scheduling_problem import offsets, scheduling_problem
+from gdp.baselines.scheduling_problem import scheduling_problem
 from gdp.capture.coarsening import Grouping
 from gdp.cluster import Cluster
 from gdp.graph import Graph
+from gdp.runtime.offsets import offsets
 from gdp.runtime.roofline import op_time_s
 
 

@@ -14,9 +14,9 @@ import numpy as np
 from jaxtyping import Float64, Int32, Int64
 
 from gdp.baselines.indivisible import Indivisible
-from gdp.baselines.scheduling_problem import offsets
 from gdp.cluster import Cluster
 from gdp.graph import Graph
+from gdp.runtime.offsets import offsets
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)

@@ -9,7 +9,9 @@ from jaxtyping import Bool, Float64, Int32, Int64
 from gdp.capture.coarsening import Grouping
 from gdp.cluster import Cluster
 from gdp.graph import Graph
+from gdp.runtime.floating import floating_ops
 from gdp.runtime.levels import mean_transfer_s
+from gdp.runtime.offsets import offsets
 from gdp.runtime.roofline import op_time_s
 
 
@@ -33,7 +35,7 @@ class SchedulingProblem(NamedTuple):
     out_start: Int64[np.ndarray, " ops_and_end"]
     """the tensors that an op produces."""
     floating: Bool[np.ndarray, " ops"]
-    """ops that take no time and wait for none that does (a variable, a constant, a view of one): they are decided with whoever needs them first."""
+    """those of `gdp.runtime.floating`."""
     memory_bytes: Int64[np.ndarray, " devices"]
     bandwidth_bytes_per_s: Float64[np.ndarray, "devices devices"]
     latency_s: Float64[np.ndarray, "devices devices"]
@@ -65,25 +67,10 @@ def scheduling_problem(graph: Graph, cluster: Cluster, grouping: Grouping) -> Sc
         use_start=offsets(graph.edge_tensor, graph.num_tensors),
         use_consumer=graph.edge_consumer[by_tensor],
         out_start=offsets(graph.tensor_producer, graph.num_ops),
-        floating=_floating(graph, seconds),
+        floating=floating_ops(graph, seconds),
         memory_bytes=cluster.memory_bytes,
         bandwidth_bytes_per_s=cluster.bandwidth_bytes_per_s,
         latency_s=cluster.latency_s,
         channel=cluster.channel,
         num_channels=cluster.num_channels,
     )
-
-
-def offsets(keys: Int32[np.ndarray, " keys"], count: int) -> Int64[np.ndarray, " count_and_end"]:
-    """Where each of the keys 0 to `count` - 1 begins when all are sorted, and the end."""
-    return np.concatenate([[0], np.cumsum(np.bincount(keys, minlength=count))]).astype(np.int64)
-
-
-def _floating(graph: Graph, seconds: Float64[np.ndarray, "ops devices"]) -> Bool[np.ndarray, " ops"]:
-    idle = (seconds == 0).all(axis=1)
-    edges = np.flatnonzero(idle[graph.edge_consumer])
-    edges = edges[np.argsort(graph.edge_consumer[edges], kind="stable")]
-    floating = idle.tolist()
-    for producer, consumer in zip(graph.edge_producer[edges].tolist(), graph.edge_consumer[edges].tolist(), strict=True):
-        floating[consumer] = floating[consumer] and floating[producer]
-    return np.array(floating, np.bool_)

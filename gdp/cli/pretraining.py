@@ -12,6 +12,8 @@ import torch
 from rich.console import Console
 
 from gdp.cli.configured_cluster import configured_cluster
+from gdp.cli.pretraining_targets import open_targets, search_targets
+from gdp.cli.pretraining_tasks import pretraining_source, pretraining_validation
 from gdp.cli.process import stop_signal
 from gdp.cli.progress import Advance, progress_bar, ratio_note
 from gdp.cli.run_folder import (
@@ -28,7 +30,6 @@ from gdp.cli.run_folder import (
     without_run_dir,
 )
 from gdp.cli.train_config import TrainConfig
-from gdp.cluster import Cluster, preset
 from gdp.hub.card import Card, Result
 from gdp.hub.checkpoint import save_checkpoint
 from gdp.learn.imitation import imitate
@@ -36,13 +37,12 @@ from gdp.learn.learner import Learner, new_learner
 from gdp.learn.loop import learn
 from gdp.learn.snapshots import restore_snapshot, save_snapshot
 from gdp.learn.sources import PretrainingTasks
-from gdp.learn.task import make_task, relative_reward
+from gdp.learn.targets import Targets, imitation_order
+from gdp.learn.task import relative_reward
 from gdp.learn.validation import Validated, Validation
 from gdp.policy.policy import Policy
-from gdp.runtime.simulator import Simulator
 from gdp.tracking.choose import open_tracker, wandb_mode
 from gdp.tracking.tracker import Tracker
-from gdp.workloads.catalog import CATALOG, Workload, workload
 
 CHECKPOINT = "checkpoint"
 _NO_SCORE = math.inf
@@ -55,18 +55,23 @@ def pretrain(settings: TrainConfig, config: dict[str, Any], typed: Sequence[str]
     folder = settings.run_dir
     continues = holds_run_of(folder, config, resume=settings.resume)
     cluster = configured_cluster(settings.cluster, settings.cluster_source, kept=folder / CLUSTER if continues else None)
-    source, validation = _source(settings, cluster), _validation(settings)
+    source, validation = pretraining_source(settings, cluster), pretraining_validation(settings)
+    targets = open_targets(settings, cluster)
     own = identity(config, program=None, cluster=None if cluster is None else cluster.sha256, policy=None)
     with stop_signal() as stop, run_folder(folder, config, own, cluster=cluster, resume=settings.resume):
-        session = _Session.open(settings, config, own, typed, source=source, validation=validation)
+        session = _Session.open(settings, config, own, typed, source=source, targets=targets, validation=validation)
         console.print(
             f"run folder {folder}; metrics in {folder / METRICS}" + ("" if mode != "disabled" else _no_wandb(settings)),
             markup=False,
         )
         try:
+            missing = targets.missing(session.imitation_order)
+            if missing:
+                with progress_bar(console, "searching placements to imitate", total=len(missing)) as advance:
+                    search_targets(settings, cluster, missing, stopped=stop, advance=lambda done: advance(done, ""))
+            asked = stop()
             with progress_bar(console, "pretraining", total=settings.imitation.steps + settings.learner.updates) as advance:
-                asked = 0
-                for _ in session.updates(advance):
+                for _ in session.updates(advance) if not asked else ():
                     asked = stop()
                     if asked:
                         session.snapshot()
@@ -93,6 +98,7 @@ class _Session:
     """the command line."""
     learner: Learner
     source: PretrainingTasks
+    targets: Targets
     validation: Validation | None
     tracker: Tracker
     best_score: float
@@ -106,6 +112,7 @@ class _Session:
         typed: Sequence[str],
         *,
         source: PretrainingTasks,
+        targets: Targets,
         validation: Validation | None,
     ) -> "_Session":
         """Builds the learner, and puts it into the state of the folder's snapshot where there is one."""
@@ -128,23 +135,30 @@ class _Session:
             typed=typed,
             learner=learner,
             source=source,
+            targets=targets,
             validation=validation,
             tracker=tracker,
             best_score=best_score,
         )
+
+    @property
+    def imitation_order(self) -> list[int]:
+        return imitation_order(self.settings.workload.num_tasks, steps=self.settings.imitation.steps, seed=self.settings.seed)
 
     def updates(self, advance: Advance) -> Iterator[None]:
         """The warm-up, then the loop; between two steps the session is whole."""
         settings, learner = self.settings, self.learner
         warm_up = imitate(
             learner,
-            self.source,
+            self.imitation_order,
+            self.targets,
             config=settings.imitation,
             gradient_norm=settings.learner.gradient_norm,
             objective=settings.reward.objective,
-            seed=settings.seed,
         )
         for metrics in warm_up:
+            if self.validation is not None and learner.imitation_step % settings.validation.every_imitation_steps == 0:
+                metrics |= self._validate(self.validation)
             self.tracker.log(metrics, step=learner.imitation_step)
             advance(learner.imitation_step, f"imitation loss {metrics['imitation/loss']:.3f}")
             self._after_step(learner.imitation_step)
@@ -223,57 +237,6 @@ class _Session:
             limits=f"Trained on at most {workload.max_groups} decisions a graph and on clusters of {workload.random_cluster.min_devices} to "
             f"{workload.random_cluster.max_devices} devices, in simulation alone; where one device is best, it need not say so.",
         )
-
-
-def _source(settings: TrainConfig, cluster: Cluster | None) -> PretrainingTasks:
-    return PretrainingTasks(
-        settings.workload,
-        workloads=[(entry.name, entry.build) for entry in _workloads(settings.workload.workloads, split="pretraining")]
-        if settings.workload.synthetic_fraction < 1
-        else [],
-        clusters=[preset(name) for name in settings.workload.presets],
-        fixed_cluster=cluster,
-        num_threads=settings.num_threads,
-        features=settings.features,
-        objective=settings.reward.objective,
-        seed=settings.seed,
-    )
-
-
-def _workloads(names: tuple[str, ...], *, split: str) -> list[Workload]:
-    return [entry for entry in CATALOG if entry.split == split] if names == ("*",) else [workload(name) for name in names]
-
-
-def _validation(settings: TrainConfig) -> Validation | None:
-    config = settings.validation
-    graphs = [(entry.name, entry.build(), entry.dispatch) for entry in _workloads(config.workloads, split="validation")]
-    if config.synthetic:
-        unseen = PretrainingTasks(
-            dataclasses.replace(settings.workload, synthetic_fraction=1.0, num_tasks=config.synthetic, program_order_fraction=0.0),
-            workloads=[],
-            clusters=[],
-            fixed_cluster=preset(config.presets[0]),
-            num_threads=settings.num_threads,
-            features=settings.features,
-            objective=settings.reward.objective,
-            seed=settings.seed + 1_000_003,
-        )
-        tasks = [unseen.task(number) for number in range(config.synthetic)]
-        graphs += [(task.name, task.graph, "ready_order") for task in tasks if task is not None]
-    made = [
-        make_task(
-            f"{name}@{cluster.name}",
-            graph,
-            cluster,
-            runtime=Simulator(dispatch=dispatch, num_threads=settings.num_threads),
-            features=settings.features,
-            max_groups=settings.workload.max_groups,
-            objective=settings.reward.objective,
-        )
-        for name, graph, dispatch in graphs
-        for cluster in map(preset, config.presets)
-    ]
-    return Validation(made, num_samples=config.num_samples, objective=settings.reward.objective) if made else None
 
 
 def _no_wandb(settings: TrainConfig) -> str:

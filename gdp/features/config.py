@@ -5,7 +5,7 @@ import dataclasses
 from gdp.errors import InputError
 from gdp.features.vocabulary import OP_VOCABULARY
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 """Raised when a feature changes its meaning: a checkpoint of another version cannot be read."""
 
 PHASES = ("forward", "backward", "update", "other")

@@ -11,6 +11,7 @@ from gdp.cluster import Cluster
 from gdp.errors import InputError
 from gdp.features.config import PHASES, FeatureConfig
 from gdp.features.graph_tensors import GraphTensors
+from gdp.features.op_flow import op_flow
 from gdp.features.vocabulary import type_ids
 from gdp.graph import CONTROL, Graph
 from gdp.runtime.levels import b_level, t_level
@@ -134,10 +135,9 @@ def featurize(
         program_order=torch.tensor(dispatch == "program_order"),
         allowed=torch.from_numpy(_allowed(graph, cluster, group_of, param_bytes, output_bytes, count)),
         time=_float(time),
-        latency=_float(latency),
-        time_per_byte=_float(time_per_byte),
         param_share=_float(shares.param),
         output_share=_float(shares.output),
+        ops=op_flow(graph, cluster, grouping, op_s=op_s, unit_s=unit_s),
     )
 
 

@@ -6,6 +6,8 @@ import torch
 from jaxtyping import Bool, Float32, Int64
 from torch import Tensor
 
+from gdp.features.op_flow import OpFlow
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class GraphTensors:
@@ -40,13 +42,12 @@ class GraphTensors:
     allowed: Bool[Tensor, "groups devices"]
     """False where a group's parameters and its hungriest op alone exceed the device's memory; all True for a group that fits nowhere."""
     time: Float32[Tensor, "groups devices"]
-    latency: Float32[Tensor, "devices devices"]
-    time_per_byte: Float32[Tensor, "devices devices"]
-    """both zero on the diagonal."""
     param_share: Float32[Tensor, "groups devices"]
     """a group's parameters over the device's memory."""
     output_share: Float32[Tensor, "groups devices"]
     """a group's outputs over the device's memory."""
+    ops: OpFlow
+    """the ops behind the groups, in numpy whatever device the tensors are on."""
 
     @property
     def num_groups(self) -> int:
@@ -58,4 +59,5 @@ class GraphTensors:
 
     def to(self, device: torch.device) -> "GraphTensors":
         """The same tensors on another device."""
-        return GraphTensors(**{field.name: getattr(self, field.name).to(device) for field in dataclasses.fields(self)})
+        tensors = {field.name: getattr(self, field.name) for field in dataclasses.fields(self) if field.name != "ops"}
+        return dataclasses.replace(self, **{name: tensor.to(device) for name, tensor in tensors.items()})

@@ -2,25 +2,28 @@
 
 As a warm-up before PPO it starts a policy from searched placements (`imitate`); as a term of the PPO loss (`LearnConfig.elite_weight`) it is self-imitation
 (Oh et al., arXiv 1806.05635, without their value gate). A decoding pass sees the pass before it; shown the target there, it would learn to copy. So each pass is
-taught to reach the target from what the policy itself decided in the pass before.
+taught to reach the target from what the policy itself decided in the pass before. A policy of one sequential pass is taught regions, too: some groups are free, the others
+held where the target has them.
 """
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import torch
-from jaxtyping import Float32, Int32, Int64
+from jaxtyping import Bool, Float32, Int32, Int64
 
 from gdp.baselines.local_search import LocalSearch
 from gdp.cluster import Cluster
 from gdp.errors import InputError
 from gdp.learn.learner import Incumbent, Learner
-from gdp.learn.task import Task, TaskSource
+from gdp.learn.regions import random_regions
+from gdp.learn.task import Task
 from gdp.measurement import Objective
-from gdp.placement import Placement
+from gdp.placement import Origin, Placement
 from gdp.policy.policy import Policy
 from gdp.runtime.roofline import op_time_s
+from gdp.runtime.simulator import Simulator
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -28,9 +31,13 @@ class ImitationConfig:
     """The warm-up before PPO."""
 
     steps: int
-    """tasks drawn, one step of the optimiser each; 0 leaves the warm-up out."""
+    """one task each, and one step of the optimiser; 0 leaves the warm-up out."""
     search_evaluations: int
-    """budget of the local search that finds a task's placement when the task is first drawn."""
+    """budget of the search that finds a task's placement."""
+    placements_per_step: int
+    """how many times the placement is decided in a step, each with groups of its own held."""
+    region_share: float
+    """of those, the share in which all but a region is held; 0 for a policy that cannot hold groups."""
     learning_rate: float
     final_learning_rate: float
     """reached in the last step, linearly; equal to `learning_rate` for a constant one."""
@@ -41,33 +48,52 @@ class ImitationConfig:
                 f"imitation has steps {self.steps}, search_evaluations {self.search_evaluations}, learning_rate {self.learning_rate} and "
                 f"final_learning_rate {self.final_learning_rate}; steps must be 0 or more, the others positive"
             )
+        if self.placements_per_step < 1 or not 0 <= self.region_share <= 1:
+            raise InputError(
+                f"imitation has placements_per_step {self.placements_per_step} and region_share {self.region_share}; "
+                "the first must be at least 1, the second between 0 and 1"
+            )
 
 
 def imitate(
     learner: Learner,
-    source: TaskSource,
+    numbers: Sequence[int],
+    target_of: Callable[[int], tuple[Task, Incumbent] | None],
     *,
     config: ImitationConfig,
     gradient_norm: float,
     objective: Objective,
-    seed: int,
 ) -> Iterator[dict[str, float]]:
-    """Moves the learner towards searched placements, from the step where it stands to `config.steps`; yields the metrics of each step."""
+    """Moves the learner towards searched placements, from the step where it stands to the last; yields the metrics of each step.
+
+    Step `i` is taught by task `numbers[i]`; `target_of` gives it with its placement, `None` when nothing that runs is known.
+    """
+    if config.region_share and not learner.policy.can_hold:
+        raise InputError(
+            f"imitation.region_share is {config.region_share}, but only a policy of one sequential pass can hold groups; set it to 0, or policy.passes=1 policy.decoding=sequential"
+        )
     parameters = [parameter for group in learner.optimizer.param_groups for parameter in group["params"]]
-    while learner.imitation_step < config.steps:
+    while learner.imitation_step < len(numbers):
+        number = numbers[learner.imitation_step]
         learner.imitation_step += 1
         for group in learner.optimizer.param_groups:
-            done = (learner.imitation_step - 1) / max(config.steps - 1, 1)
+            done = (learner.imitation_step - 1) / max(len(numbers) - 1, 1)
             group["lr"] = config.learning_rate + (config.final_learning_rate - config.learning_rate) * done
-        task = source(learner.numpy_generator)
-        if task.name not in learner.incumbent:
-            learner.offer(task, searched(task, evaluations=config.search_evaluations, objective=objective, seed=seed), objective=objective)
-            learner.evaluations += config.search_evaluations
-        best = learner.incumbent.get(task.name)
-        if best is None:
+        known = target_of(number)
+        if known is None:
             continue
+        task, best = known
+        if task.name not in learner.incumbent:
+            learner.evaluations += config.search_evaluations
+        learner.offer(task, best, objective=objective)
         learner.optimizer.zero_grad()
-        loss = imitation_loss(learner.policy, task, best.group_device, generator=learner.torch_generator)
+        if config.region_share:
+            free = random_regions(
+                task.tensors.num_groups, count=config.placements_per_step, share=config.region_share, generator=learner.numpy_generator
+            )
+            loss = region_loss(learner.policy, task, best.group_device, torch.from_numpy(free))
+        else:
+            loss = imitation_loss(learner.policy, task, best.group_device, generator=learner.torch_generator)
         loss.backward()  # type: ignore[no-untyped-call]
         norm = float(torch.nn.utils.clip_grad_norm_(parameters, gradient_norm))
         learner.optimizer.step()
@@ -92,12 +118,32 @@ def imitation_loss(
     return -log_prob[diagonal, diagonal].mean()
 
 
-def searched(task: Task, *, evaluations: int, objective: Objective, seed: int) -> Incumbent:
-    """What a local search finds for a task, with equal devices in canonical order, so that equal tasks have equal targets."""
-    placement = LocalSearch(runtime=task.runtime, evaluations=evaluations, seed=seed, objective=objective)(task.graph, task.cluster)
-    group_device = canonical(group_decisions(task, placement.device), task.cluster)
+def region_loss(
+    policy: Policy, task: Task, target: Int64[torch.Tensor, " groups"], free: Bool[torch.Tensor, "placements groups"]
+) -> Float32[torch.Tensor, ""]:
+    """Minus the mean log-probability of the target over the free groups, the others held where the target has them; each placement counts alike."""
+    rows = target.expand(len(free), 1, -1)
+    log_prob, _ = policy.evaluate(task.tensors, rows.contiguous(), held=~free)
+    return -((log_prob[:, 0] * free).sum(dim=1) / free.sum(dim=1)).mean()
+
+
+def searched(task: Task, *, evaluations: int, objective: Objective, seed: int) -> Int32[np.ndarray, " ops"]:
+    """What a search finds for a task, decided op by op: one that sees what a step waits for where the step time counts."""
+    search = LocalSearch(
+        runtime=task.runtime,
+        evaluations=evaluations,
+        seed=seed,
+        objective=objective,
+        predictor=task.runtime if isinstance(task.runtime, Simulator) and objective == "step_time" else None,
+    )
+    return search(task.graph, task.cluster).device
+
+
+def as_target(task: Task, op_device: Int32[np.ndarray, " ops"]) -> Incumbent:
+    """A placement of ops as decisions of the task's groups, with equal devices in canonical order, so that equal tasks have equal targets."""
+    group_device = canonical(group_decisions(task, op_device), task.cluster)
     device = task.grouping.expand(group_device.astype(np.int32))
-    measurement = task.runtime(task.graph, task.cluster, Placement(device=device, origin=placement.origin))
+    measurement = task.runtime(task.graph, task.cluster, Placement(device=device, origin=Origin(placer="search")))
     return Incumbent(device=device, group_device=torch.from_numpy(group_device), measurement=measurement, update=0)
 
 

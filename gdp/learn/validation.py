@@ -30,14 +30,19 @@ class ValidationConfig:
     presets: tuple[str, ...]
     """every workload is placed on every one of these clusters."""
     every_updates: int
+    every_imitation_steps: int
     num_samples: int
     """placements sampled beside the best guess."""
 
     def __post_init__(self) -> None:
-        if self.every_updates < 1 or self.num_samples < 1 or self.synthetic < 0:
-            raise InputError(
-                f"validation has every_updates {self.every_updates}, num_samples {self.num_samples} and synthetic {self.synthetic}; they must be at least 1, 1 and 0"
-            )
+        for name, value, least in (
+            ("every_updates", self.every_updates, 1),
+            ("every_imitation_steps", self.every_imitation_steps, 1),
+            ("num_samples", self.num_samples, 1),
+            ("synthetic", self.synthetic, 0),
+        ):
+            if value < least:
+                raise InputError(f"validation.{name} is {value}; it must be at least {least}")
         if (self.workloads or self.synthetic) and not self.presets:
             raise InputError("validation has graphs but no presets; name cluster presets")
 

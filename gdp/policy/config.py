@@ -39,6 +39,8 @@ class PolicyConfig:
     """how the groups of one pass are decided."""
     finish_prior: float = 4.0
     """how strongly an untrained sequential policy prefers the device where a group ends first."""
+    transfer_prior: float = 3.0
+    """how strongly it prefers the device to which the fewest seconds of transfers lead."""
     max_devices: int = 16
     """largest cluster served: slot embeddings."""
 
@@ -53,5 +55,6 @@ class PolicyConfig:
             raise InputError(f"hidden of the policy is {self.hidden}, no multiple of its {self.heads} heads; change either")
         if self.decoding not in ("sequential", "independent"):
             raise InputError(f"decoding of the policy is {self.decoding!r}; it must be 'sequential' or 'independent'")
-        if not 0 <= self.finish_prior < 100:
-            raise InputError(f"finish_prior of the policy is {self.finish_prior}; it must be from 0 to 100")
+        for name, prior in (("finish_prior", self.finish_prior), ("transfer_prior", self.transfer_prior)):
+            if not 0 <= prior < 100:
+                raise InputError(f"{name} of the policy is {prior}; it must be from 0 to 100")

@@ -5,8 +5,8 @@ apart), of the two together, of the placement so far (`feedback`), and, when gro
 
     logit = w . relu(A group + B device + C pair + D feedback + E schedule) + s . schedule
 
-`A`, `E` and `w` are gated by the graph's context. The skip weights `s` start with `finish_prior` on the estimated finish, so that an untrained policy already
-prefers the device on which a group can end first.
+`A`, `E` and `w` are gated by the graph's context. The skip weights `s` start with `finish_prior` on the estimated finish and `transfer_prior` on the transfers
+caused, so that an untrained policy already prefers the device on which a group can end first, and its neighbours.
 """
 
 import torch
@@ -37,7 +37,9 @@ class DeviceEmbedding(nn.Module):
 class PairHead(nn.Module):
     """The scorer of (group, device) pairs."""
 
-    def __init__(self, *, hidden: int, width: int, context: int | None, finish_prior: float, generator: torch.Generator) -> None:
+    def __init__(
+        self, *, hidden: int, width: int, context: int | None, finish_prior: float, transfer_prior: float, generator: torch.Generator
+    ) -> None:
         super().__init__()
         self.group = SuperposedDense(hidden, width, context=context, generator=generator)
         self.device = dense(width, width, generator=generator)
@@ -49,6 +51,7 @@ class PairHead(nn.Module):
         with torch.no_grad():
             self.score.dense.weight.mul_(0.1)
             self.skip[SCHEDULE_FEATURES.index("finish_gap")] = -finish_prior
+            self.skip[SCHEDULE_FEATURES.index("transfer_gap")] = -transfer_prior
 
     def hidden(
         self,

@@ -20,9 +20,11 @@ from gdp.policy.config import PolicyConfig
 from gdp.policy.decoder import Decoder
 from gdp.policy.encoder import Encoder
 from gdp.policy.feedback import FEEDBACK_FEATURES, feedback
+from gdp.policy.group_flow import as_numpy, group_flow
 from gdp.policy.heads import DeviceEmbedding, PairHead
 from gdp.policy.initialise import zero_dense
-from gdp.policy.schedule import SCHEDULE_FEATURES, walk
+from gdp.policy.schedule import SCHEDULE_FEATURES, Scorer, free_decisions, walk
+from gdp.policy.schedule import Decisions as WalkDecisions
 from gdp.policy.superposition import Conditioner
 
 _MASKED = -1e9
@@ -67,7 +69,12 @@ class Policy(nn.Module):
         )
         self.device = DeviceEmbedding(config.head_width, max_devices=config.max_devices, generator=generator)
         self.head = PairHead(
-            hidden=config.hidden, width=config.head_width, context=context, finish_prior=config.finish_prior, generator=generator
+            hidden=config.hidden,
+            width=config.head_width,
+            context=context,
+            finish_prior=config.finish_prior,
+            transfer_prior=config.transfer_prior,
+            generator=generator,
         )
         self.revise = zero_dense(config.head_width + len(FEEDBACK_FEATURES), config.hidden)
 
@@ -87,16 +94,20 @@ class Policy(nn.Module):
         return self._decide(x, noise).device[0, -1]
 
     def evaluate(
-        self, x: GraphTensors, device: Int64[Tensor, "samples passes groups"]
+        self, x: GraphTensors, device: Int64[Tensor, "samples passes groups"], *, held: Bool[Tensor, "samples groups"] | None = None
     ) -> tuple[Float32[Tensor, "samples passes groups"], Float32[Tensor, "samples passes groups"]]:
-        """Log-probabilities of given decisions and the entropies of the distributions they were drawn from, both differentiable."""
+        """Log-probabilities of given decisions and the entropies of the distributions they were drawn from, both differentiable.
+
+        Groups that are `held` are no decisions, and their figures mean nothing; a policy of one sequential pass can hold some.
+        """
         samples, passes, groups = device.shape
         assert passes == self.config.passes and groups == x.num_groups, (device.shape, self.config.passes, x.num_groups)
         assert 0 <= int(device.min()) and int(device.max()) < x.num_devices
+        assert held is None or self.can_hold
         encoded = self._encode(x)
-        log_probs = [self._log_probs(x, encoded, None, device[:, 0])]
+        log_probs = [self._log_probs(x, encoded, None, device[:, 0], held)]
         if passes > 1:
-            revised = self._log_probs(x, encoded, device[:, :-1].reshape(-1, groups), device[:, 1:].reshape(-1, groups))
+            revised = self._log_probs(x, encoded, device[:, :-1].reshape(-1, groups), device[:, 1:].reshape(-1, groups), None)
             log_probs.append(revised.reshape(samples, passes - 1, groups, -1))
             log_probs[0] = log_probs[0][:, None]
             log_prob = torch.cat(log_probs, dim=1)
@@ -104,6 +115,17 @@ class Policy(nn.Module):
             log_prob = log_probs[0][:, None]
         entropy = -(log_prob.exp() * log_prob).sum(dim=-1)
         return log_prob.gather(-1, device[..., None])[..., 0], entropy
+
+    @property
+    def can_hold(self) -> bool:
+        """Whether groups can be decided while others are held where they are."""
+        return self.config.decoding == "sequential" and self.config.passes == 1
+
+    @torch.no_grad()
+    def scorer(self, x: GraphTensors) -> Scorer:
+        """The first pass's head as the walk takes it: the graph is encoded once, however many placements are decided with it."""
+        encoded = self._encode(x)
+        return self._scorer(self._hidden(x, encoded, None), encoded)
 
     def conditioning_and_heads(self) -> list[nn.Parameter]:
         """What fine-tuning on one graph moves: the gates with the summary behind them, and the head with its device embeddings."""
@@ -131,13 +153,13 @@ class Policy(nn.Module):
         return hidden
 
     def _log_probs(
-        self, x: GraphTensors, encoded: _Encoded, previous: Tensor | None, device: Tensor
+        self, x: GraphTensors, encoded: _Encoded, previous: Tensor | None, device: Tensor, held: Tensor | None
     ) -> Float32[Tensor, "batch groups devices"]:
         """Of every device for every group, in the course of the given decisions."""
         hidden = self._hidden(x, encoded, previous)
         schedule, possible = None, x.allowed[None]
         if self.config.decoding == "sequential":
-            schedule, possible = follow_schedule(x, device)
+            schedule, possible = follow_schedule(x, device, held)
         logits = self.head.logits(hidden, schedule, encoded.context)
         out = log_softmax(torch.where(possible, logits, _MASKED), dim=-1)
         return out.expand(len(device), -1, -1)
@@ -149,7 +171,9 @@ class Policy(nn.Module):
         for number in range(self.config.passes):
             hidden = self._hidden(x, encoded, devices[-1] if devices else None)
             if self.config.decoding == "sequential":
-                device, log_prob = _walk(x, hidden, self.head.walk_weights(encoded.context), noise[:, number])
+                decisions = free_decisions(as_numpy(noise[:, number]))
+                walk(x.ops, group_flow(x), self._scorer(hidden, encoded), decisions, bool(x.program_order))
+                device, log_prob = (torch.from_numpy(values).to(hidden.device) for values in (decisions.device, decisions.log_prob))
             else:
                 logits = torch.where(x.allowed, self.head.logits(hidden, None, encoded.context), _MASKED)
                 device = (logits + noise[:, number].to(logits.device)).argmax(dim=-1)
@@ -158,39 +182,26 @@ class Policy(nn.Module):
             log_probs.append(log_prob)
         return Decisions(device=torch.stack(devices, dim=1), log_prob=torch.stack(log_probs, dim=1))
 
-
-def _schedule_arguments(x: GraphTensors) -> tuple[np.ndarray | bool, ...]:
-    first_edge = np.searchsorted(_numpy(x.edge_consumer), np.arange(x.num_groups + 1))
-    graph = (x.time, x.latency, x.time_per_byte, x.param_share, x.output_share, x.allowed)
-    producer, consumer = _numpy(x.edge_producer), _numpy(x.edge_consumer)
-    by_producer = np.lexsort((consumer, producer))
-    first_consumer = np.searchsorted(producer[by_producer], np.arange(x.num_groups + 1))
-    edges = (first_edge, producer, _numpy(x.edge_bytes), _numpy(x.edge_messages), first_consumer, consumer[by_producer])
-    return (*map(_numpy, graph), *edges, bool(x.program_order))
-
-
-def _numpy(tensor: Tensor) -> np.ndarray:
-    return np.ascontiguousarray(tensor.detach().cpu().numpy())
-
-
-def _walk(x: GraphTensors, hidden: Tensor, weights: tuple[Tensor, Tensor, Tensor], noise: Tensor) -> tuple[Tensor, Tensor]:
-    """Places the groups one after another; `[samples, groups]` devices and log-probabilities."""
-    device = np.zeros(noise.shape[:2], np.int64)
-    log_prob = np.zeros(noise.shape[:2], np.float32)
-    nothing, closed = np.zeros((0, 0, 0, 0), np.float32), np.zeros((0, 0, 0), np.bool_)
-    walk(*_schedule_arguments(x), _numpy(hidden), *map(_numpy, weights), _numpy(noise), False, device, log_prob, nothing, closed)
-    return torch.from_numpy(device).to(hidden.device), torch.from_numpy(log_prob).to(hidden.device)
+    def _scorer(self, hidden: Tensor, encoded: _Encoded) -> Scorer:
+        return Scorer(as_numpy(hidden), *map(as_numpy, self.head.walk_weights(encoded.context)))
 
 
 def follow_schedule(
-    x: GraphTensors, device: Int64[Tensor, "batch groups"]
+    x: GraphTensors, device: Int64[Tensor, "batch groups"], held: Bool[Tensor, "batch groups"] | None = None
 ) -> tuple[Float32[Tensor, "batch groups devices features"], Bool[Tensor, "batch groups devices"]]:
-    """The schedule's features and the devices not ruled out, before each of the given decisions."""
+    """The schedule's features and the devices not ruled out, before each of the given decisions; zeros and every device for groups that are held."""
     shape = (*device.shape, x.num_devices)
-    features, possible = np.zeros((*shape, len(SCHEDULE_FEATURES)), np.float32), np.zeros(shape, np.bool_)
-    decided = _numpy(device).copy()
-    no_hidden = np.zeros((1, 1, 1, 1), np.float32)
-    no_weights = np.zeros((1, 1), np.float32), np.zeros(1, np.float32), np.zeros(1, np.float32)
-    no_noise, no_log_prob = np.zeros((0, 0, 0), np.float32), np.zeros((0, 0), np.float32)
-    walk(*_schedule_arguments(x), no_hidden, *no_weights, no_noise, True, decided, no_log_prob, features, possible)
+    features, possible = np.zeros((*shape, len(SCHEDULE_FEATURES)), np.float32), np.ones(shape, np.bool_)
+    decisions = WalkDecisions(
+        follow=True,
+        held=np.zeros(device.shape, np.bool_) if held is None else as_numpy(held),
+        noise=np.zeros((0, 0, 0), np.float32),
+        device=as_numpy(device),
+        log_prob=np.zeros((0, 0), np.float32),
+        features=features,
+        possible=possible,
+    )
+    nothing = np.zeros(0, np.float32)
+    scorer = Scorer(hidden=np.zeros((0, 0, 0, 0), np.float32), weight=np.zeros((0, 0), np.float32), skip=nothing, out_weight=nothing)
+    walk(x.ops, group_flow(x), scorer, decisions, bool(x.program_order))
     return torch.from_numpy(features).to(device.device), torch.from_numpy(possible).to(device.device)

@@ -1,18 +1,24 @@
 """Groups placed one after another, each seeing where the schedule stands: the sequential part of the head.
 
-While groups are decided, a running estimate of the step is kept: when every device is free, when a group's inputs can have arrived on it, how full it is. The
-next group is, among those whose producers are all placed, the one whose inputs can be somewhere first, as in execution; where devices keep the program's
-order, the one of lowest number. The numbers of `SCHEDULE_FEATURES` per (group, device) come from that estimate. It is list scheduling's state (Topcuoglu et al., HEFT, TPDS 2002,
-equations 5 to 7) without insertion and without contention of links; where the graph of the groups is cyclic, edges against the numbering of groups are not waited for.
+While groups are decided, the step is drawn up op by op, as the simulator would run it: when every device and every channel is free, where tensors are, what is still to come.
+The group that is decided next is that of the op that became ready first; where devices keep the program's order, of the op of lowest number. A group that is all variables
+or constants is decided with the first that needs it. The numbers of `SCHEDULE_FEATURES` per (group, device) come from that schedule. It is list scheduling's state
+(Topcuoglu et al., HEFT, TPDS 2002, equations 5 to 7) with contention of links (Sinnen and Sousa, TPDS 2005), without insertion on devices. Some groups may be *held*: their
+devices are given, the others are decided around them, and see what of the held ones is still to come.
 
-A device whose memory the parameters placed so far leave no room for is ruled out, unless every allowed one is.
+It is exact but for this: transfers are drawn up when their consumer is ready, in the earliest gap of the channel since the tensor was made, not in the order in which tensors
+are made. A device whose memory the parameters placed so far leave no room for is ruled out, unless every allowed one is.
 """
 
 import heapq
 import typing
+from typing import NamedTuple
 
 import numba
 import numpy as np
+from jaxtyping import Bool, Float32, Float64, Int64
+
+from gdp.policy.channel_gaps import ChannelGaps, earliest_start, idle_channels, occupy
 
 SCHEDULE_FEATURES = (
     "start_gap",
@@ -20,191 +26,325 @@ SCHEDULE_FEATURES = (
     "finish_gap_of_step",
     "free_gap_of_step",
     "load_gap",
+    "coming_gap",
+    "transfer_gap",
+    "transfer_gap_of_step",
     "input_share",
+    "consumer_share",
     "wait_over_time",
     "param_share",
     "output_share",
     "finishes_first",
 )
-"""Per (group, device). Gaps are to the best device; the first two as `gap / (gap + the group's own time)`, the others in units of an ideal step."""
+"""Per (group, device). Gaps are to the best device; `start_gap`, `finish_gap` and `transfer_gap` as `gap / (gap + the group's own time)`, the others in units of an ideal step."""
 
 _COUNT = len(SCHEDULE_FEATURES)
 
 _FULL = 1 + 1e-5
 """Of a device's memory: rounding must not rule out parameters that fit exactly."""
 
+_MOST = 4.0
+"""Ideal steps: larger gaps are shown as this."""
+
+
+class Scorer(NamedTuple):
+    """The head: the logit is `out_weight . relu(hidden + weight . features) + skip . features`."""
+
+    hidden: Float32[np.ndarray, "samples_or_1 groups devices width"]
+    weight: Float32[np.ndarray, "features width"]
+    skip: Float32[np.ndarray, " features"]
+    out_weight: Float32[np.ndarray, " width"]
+
+
+class _State(NamedTuple):
+    """The schedule of one sample so far, changed in place."""
+
+    where: Int64[np.ndarray, " groups"]
+    """-1 as long as a group is not decided."""
+    missing: Int64[np.ndarray, " ops"]
+    ready: Float64[np.ndarray, " ops"]
+    arrival: Float64[np.ndarray, " ops"]
+    """of the last input on the op's device; -1 before it is known."""
+    available: Float64[np.ndarray, "tensors devices"]
+    free: Float64[np.ndarray, " devices"]
+    load: Float64[np.ndarray, " devices"]
+    """of all groups decided."""
+    coming: Float64[np.ndarray, " devices"]
+    """of groups decided, what has not run yet."""
+    params: Float64[np.ndarray, " devices"]
+    outputs: Float64[np.ndarray, " devices"]
+    channels: ChannelGaps
+    row: Float32[np.ndarray, "devices features"]
+    open: Bool[np.ndarray, " devices"]
+
+
+class Decisions(NamedTuple):
+    """What `walk` is told and what it fills, for all samples."""
+
+    follow: bool
+    """whether `device` says where everything goes; then `features` and `possible` are filled, else `device` and `log_prob`."""
+    held: Bool[np.ndarray, "samples groups"]
+    """groups whose `device` is given: they are no decisions, and nothing of them is filled."""
+    noise: Float32[np.ndarray, "samples groups devices"]
+    """added to the logits to choose, not to `log_prob`."""
+    device: Int64[np.ndarray, "samples groups"]
+    log_prob: Float32[np.ndarray, "samples groups"]
+    features: Float32[np.ndarray, "samples groups devices features"]
+    possible: Bool[np.ndarray, "samples groups devices"]
+
+
+def free_decisions(noise: Float32[np.ndarray, "samples groups devices"]) -> Decisions:
+    """Every group to be decided, by the largest noisy logit."""
+    samples, groups, _ = noise.shape
+    return Decisions(
+        follow=False,
+        held=np.zeros((samples, groups), np.bool_),
+        noise=noise,
+        device=np.zeros((samples, groups), np.int64),
+        log_prob=np.zeros((samples, groups), np.float32),
+        features=np.zeros((0, 0, 0, 0), np.float32),
+        possible=np.zeros((0, 0, 0), np.bool_),
+    )
+
 
 @numba.njit(cache=True, nogil=True)
 @typing.no_type_check
-def walk(
-    time,
-    latency,
-    time_per_byte,
-    param_share,
-    output_share,
-    allowed,
-    first_edge,
-    edge_producer,
-    edge_bytes,
-    edge_messages,
-    first_consumer,
-    consumers,
-    program_order,
-    hidden,
-    weight,
-    skip,
-    out_weight,
-    noise,
-    follow,
-    device,
-    log_prob,
-    features,
-    possible,
-):
-    """Places every group of every sample: by the largest noisy logit, or as `device` says where `follow` is set.
+def walk(flow, groups, scorer, decisions, program_order):
+    """Places every group of every sample, or follows given placements."""
+    for sample in range(len(decisions.device)):
+        _run(flow, groups, scorer, decisions, sample, program_order)
 
-    `hidden` `[samples or 1, groups, devices, width]` is the head's hidden layer before the schedule's features (through `weight` `[features, width]`) and the
-    rectifier; the logit is `out_weight . rectified + skip . features`. `noise` `[samples, groups, devices]` is added to the logits to choose, not to
-    `log_prob`. Fills `device` and `log_prob` `[samples, groups]`; when following, `features` and `possible` instead of `log_prob`.
-    """
-    samples, groups = device.shape
-    devices = time.shape[1]
-    width = weight.shape[1]
-    finish = np.empty(groups)
-    missing = np.empty(groups, np.int64)
-    free = np.empty(devices)
-    load = np.empty(devices)
-    params = np.empty(devices)
-    outputs = np.empty(devices)
-    ready = np.empty(devices)
-    here = np.empty(devices)
-    start = np.empty(devices)
-    end = np.empty(devices)
-    row = np.empty((devices, _COUNT), np.float32)
+
+@numba.njit(cache=True, nogil=True)
+@typing.no_type_check
+def _run(flow, groups, scorer, decisions, sample, program_order):
+    state = _begin(flow, groups)
+    for group in range(len(groups.time)):
+        if decisions.held[sample, group]:
+            _put(groups, state, group, decisions.device[sample, group])
+    queue = [(0.0, np.int64(0))]
+    queue.pop()
+    for op in range(len(flow.time)):
+        if not flow.floating[op] and state.missing[op] == 0:
+            heapq.heappush(queue, (0.0, np.int64(op)))
+    now = 0.0
+    while len(queue) > 0:
+        now, op = heapq.heappop(queue)
+        group = flow.group_of_op[op]
+        if state.where[group] < 0:
+            _decide(flow, groups, scorer, decisions, sample, state, group, op, state.ready[op])
+        d = state.where[group]
+        if state.arrival[op] < 0:
+            state.arrival[op] = _fetch(flow, groups, scorer, decisions, sample, state, op, d)
+            if state.arrival[op] > now and not program_order:
+                heapq.heappush(queue, (state.arrival[op], np.int64(op)))
+                continue
+        end = max(state.arrival[op], state.free[d]) + flow.time[op, d]
+        state.free[d] = end
+        state.coming[d] -= flow.time[op, d]
+        for place in range(flow.out_start[op], flow.out_start[op + 1]):
+            tensor = flow.out_tensor[place]
+            state.available[tensor, d] = end
+            for use in range(flow.use_start[tensor], flow.use_start[tensor + 1]):
+                consumer = flow.use_consumer[use]
+                state.ready[consumer] = max(state.ready[consumer], end)
+                state.missing[consumer] -= 1
+                if state.missing[consumer] == 0:
+                    heapq.heappush(queue, (0.0 if program_order else state.ready[consumer], np.int64(consumer)))
+    for group in range(len(groups.time)):
+        if state.where[group] < 0:
+            _decide(flow, groups, scorer, decisions, sample, state, group, flow.first_op[group], 0.0)
+
+
+@numba.njit(cache=True, nogil=True)
+@typing.no_type_check
+def _begin(flow, groups):
+    num_ops, devices = flow.time.shape
+    missing = np.zeros(num_ops, np.int64)
+    for op in range(num_ops):
+        for edge in range(flow.in_start[op], flow.in_start[op + 1]):
+            missing[op] += not flow.floating[flow.tensor_producer[flow.in_tensor[edge]]]
+    return _State(
+        np.full(len(groups.time), -1, np.int64),
+        missing,
+        np.zeros(num_ops),
+        np.full(num_ops, -1.0),
+        np.full((len(flow.tensor_bytes), devices), np.inf),
+        np.zeros(devices),
+        np.zeros(devices),
+        np.zeros(devices),
+        np.zeros(devices),
+        np.zeros(devices),
+        idle_channels(flow.num_channels, len(flow.use_consumer)),
+        np.empty((devices, _COUNT), np.float32),
+        np.empty(devices, np.bool_),
+    )
+
+
+@numba.njit(cache=True, nogil=True)
+@typing.no_type_check
+def _fetch(flow, groups, scorer, decisions, sample, state, op, d):
+    """When the last input of an op is on its device; transfers that are needed for it are drawn up, variables without a place are given one."""
+    last = state.ready[op]
+    for edge in range(flow.in_start[op], flow.in_start[op + 1]):
+        tensor = flow.in_tensor[edge]
+        if state.available[tensor, d] == np.inf:
+            producer = flow.tensor_producer[tensor]
+            home = flow.group_of_op[producer]
+            if flow.floating[producer]:
+                if state.where[home] < 0:
+                    _decide(flow, groups, scorer, decisions, sample, state, home, producer, state.ready[op])
+                state.available[tensor, state.where[home]] = 0.0
+            source = state.where[home]
+            if source != d:
+                duration = flow.latency[source, d] + flow.tensor_bytes[tensor] * flow.time_per_byte[source, d]
+                start = earliest_start(state.channels, flow.channel[source, d], state.available[tensor, source], duration)
+                occupy(state.channels, flow.channel[source, d], start, duration, flow.latency[source, d])
+                state.available[tensor, d] = start + duration
+        last = max(last, state.available[tensor, d])
+    return last
+
+
+@numba.njit(cache=True, nogil=True)
+@typing.no_type_check
+def _put(groups, state, group, d):
+    state.where[group] = d
+    state.load[d] += groups.time[group, d]
+    state.coming[d] += groups.time[group, d]
+    state.params[d] += groups.param_share[group, d]
+    state.outputs[d] += groups.output_share[group, d]
+
+
+@numba.njit(cache=True, nogil=True)
+@typing.no_type_check
+def _decide(flow, groups, scorer, decisions, sample, state, group, op, now):
+    """Gives a group its device when its op `op` could start at `now`."""
+    devices = len(state.free)
+    any_open = False
+    for d in range(devices):
+        state.open[d] = groups.allowed[group, d] and state.params[d] + groups.param_share[group, d] <= _FULL
+        any_open = any_open or state.open[d]
+    if not any_open:
+        state.open[:] = groups.allowed[group]
+    _look(flow, groups, state, group, op, now)
+    if decisions.follow:
+        chosen = decisions.device[sample, group]
+        decisions.possible[sample, group] = state.open
+        decisions.features[sample, group] = state.row
+    else:
+        chosen = _choose(scorer, decisions, sample, state, group)
+        decisions.device[sample, group] = chosen
+    _put(groups, state, group, chosen)
+
+
+@numba.njit(cache=True, nogil=True)
+@typing.no_type_check
+def _look(flow, groups, state, group, op, now):
+    """Fills `state.row` for a group whose op `op` could start at `now`."""
+    devices = len(state.free)
+    here, there, transfer = np.zeros(devices), np.zeros(devices), np.zeros(devices)
+    incoming, outgoing = 0.0, 0.0
+    for edge in range(groups.in_start[group], groups.in_start[group + 1]):
+        at = state.where[groups.in_group[edge]]
+        incoming += 1.0 + groups.in_bytes[edge]
+        if at >= 0:
+            here[at] += 1.0 + groups.in_bytes[edge]
+            for d in range(devices):
+                transfer[d] += groups.in_messages[edge] * flow.latency[at, d] + groups.in_bytes[edge] * flow.time_per_byte[at, d]
+    for edge in range(groups.out_start[group], groups.out_start[group + 1]):
+        at = state.where[groups.out_group[edge]]
+        outgoing += 1.0 + groups.out_bytes[edge]
+        if at >= 0:
+            there[at] += 1.0 + groups.out_bytes[edge]
+            for d in range(devices):
+                transfer[d] += groups.out_messages[edge] * flow.latency[d, at] + groups.out_bytes[edge] * flow.time_per_byte[d, at]
+    start, end, ready = np.empty(devices), np.empty(devices), np.empty(devices)
+    first_start, first_end, first_free, least_load, least_coming, least_transfer = np.inf, np.inf, np.inf, np.inf, np.inf, np.inf
+    own = 1e-6
+    for d in range(devices):
+        ready[d] = max(now, _arrival(flow, state, op, d))
+        start[d] = max(ready[d], state.free[d])
+        end[d] = start[d] + groups.time[group, d]
+        own += groups.time[group, d] / devices
+        if state.open[d]:
+            first_start = min(first_start, start[d])
+            first_end = min(first_end, end[d])
+            first_free = min(first_free, max(state.free[d], now))
+            least_load = min(least_load, state.load[d])
+            least_coming = min(least_coming, state.coming[d])
+            least_transfer = min(least_transfer, transfer[d])
+    for d in range(devices):
+        start_gap = max(start[d] - first_start, 0.0)
+        end_gap = max(end[d] - first_end, 0.0)
+        transfer_gap = max(transfer[d] - least_transfer, 0.0)
+        wait = max(ready[d] - max(state.free[d], now), 0.0)
+        row = state.row[d]
+        row[0] = start_gap / (start_gap + own)
+        row[1] = end_gap / (end_gap + own)
+        row[2] = min(end_gap, _MOST)
+        row[3] = min(max(max(state.free[d], now) - first_free, 0.0), _MOST)
+        row[4] = min(max(state.load[d] - least_load, 0.0), _MOST)
+        row[5] = min(max(state.coming[d] - least_coming, 0.0), _MOST)
+        row[6] = transfer_gap / (transfer_gap + own)
+        row[7] = min(transfer_gap, _MOST)
+        row[8] = here[d] / incoming if incoming > 0 else 0.0
+        row[9] = there[d] / outgoing if outgoing > 0 else 0.0
+        row[10] = wait / (wait + own)
+        row[11] = min(state.params[d] + groups.param_share[group, d], 2.0)
+        row[12] = min(state.outputs[d] + groups.output_share[group, d], 2.0)
+        row[13] = 1.0 if end_gap <= 0 else 0.0
+
+
+@numba.njit(cache=True, nogil=True)
+@typing.no_type_check
+def _arrival(flow, state, op, d):
+    """When the inputs of an op could be on a device, each transfer by itself in the gaps that there are; variables without a place cost nothing."""
+    last = 0.0
+    for edge in range(flow.in_start[op], flow.in_start[op + 1]):
+        tensor = flow.in_tensor[edge]
+        at = state.available[tensor, d]
+        if at == np.inf:
+            producer = flow.tensor_producer[tensor]
+            source = state.where[flow.group_of_op[producer]]
+            if source < 0 or source == d:
+                continue
+            duration = flow.latency[source, d] + flow.tensor_bytes[tensor] * flow.time_per_byte[source, d]
+            made = 0.0 if flow.floating[producer] else state.available[tensor, source]
+            at = earliest_start(state.channels, flow.channel[source, d], made, duration) + duration
+        last = max(last, at)
+    return last
+
+
+@numba.njit(cache=True, nogil=True)
+@typing.no_type_check
+def _choose(scorer, decisions, sample, state, group):
+    """The device of the largest noisy logit; fills its log-probability."""
+    base = scorer.hidden[sample if len(scorer.hidden) > 1 else 0, group]
+    devices, width = base.shape
     logit = np.empty(devices, np.float32)
-    open_ = np.empty(devices, np.bool_)
-    for sample in range(samples):
-        free[:] = 0
-        load[:] = 0
-        params[:] = 0
-        outputs[:] = 0
-        base = hidden[sample if hidden.shape[0] > 1 else 0]
-        waiting = [(0.0, 0)]
-        waiting.pop()
-        for group in range(groups):
-            missing[group] = 0
-            for edge in range(first_edge[group], first_edge[group + 1]):
-                missing[group] += edge_producer[edge] < group
-            if missing[group] == 0:
-                heapq.heappush(waiting, (0.0, group))
-        while len(waiting) > 0:
-            _, group = heapq.heappop(waiting)
-            any_open = False
-            for d in range(devices):
-                open_[d] = allowed[group, d] and params[d] + param_share[group, d] <= _FULL
-                any_open = any_open or open_[d]
-            if not any_open:
-                open_[:] = allowed[group]
-
-            ready[:] = 0
-            here[:] = 0
-            incoming = 0.0
-            for edge in range(first_edge[group], first_edge[group + 1]):
-                producer = edge_producer[edge]
-                if producer >= group:
-                    continue
-                at = device[sample, producer]
-                size = 1.0 + edge_bytes[edge]
-                incoming += size
-                here[at] += size
-                for d in range(devices):
-                    arrival = finish[producer]
-                    if at != d:
-                        arrival += edge_messages[edge] * latency[at, d] + edge_bytes[edge] * time_per_byte[at, d]
-                    ready[d] = max(ready[d], arrival)
-
-            first_start, first_end, first_free, least = np.inf, np.inf, np.inf, np.inf
-            own = 0.0
-            for d in range(devices):
-                start[d] = max(ready[d], free[d])
-                end[d] = start[d] + time[group, d]
-                own += time[group, d] / devices
-                if open_[d]:
-                    first_start = min(first_start, start[d])
-                    first_end = min(first_end, end[d])
-                    first_free = min(first_free, free[d])
-                    least = min(least, load[d])
-            own += 1e-6
-            for d in range(devices):
-                start_gap = max(start[d] - first_start, 0.0)
-                end_gap = max(end[d] - first_end, 0.0)
-                row[d, 0] = start_gap / (start_gap + own)
-                row[d, 1] = end_gap / (end_gap + own)
-                row[d, 2] = min(end_gap, 4.0)
-                row[d, 3] = min(max(free[d] - first_free, 0.0), 4.0)
-                row[d, 4] = min(max(load[d] - least, 0.0), 4.0)
-                row[d, 5] = here[d] / incoming if incoming > 0 else 0.0
-                wait = max(ready[d] - free[d], 0.0)
-                row[d, 6] = wait / (wait + own)
-                row[d, 7] = min(params[d] + param_share[group, d], 2.0)
-                row[d, 8] = min(outputs[d] + output_share[group, d], 2.0)
-                row[d, 9] = 1.0 if end_gap <= 0 else 0.0
-
-            if follow:
-                chosen = device[sample, group]
-                for d in range(devices):
-                    possible[sample, group, d] = open_[d]
-                    for f in range(_COUNT):
-                        features[sample, group, d, f] = row[d, f]
-            else:
-                chosen = -1
-                best = -np.inf
-                top = -np.inf
-                for d in range(devices):
-                    if not open_[d]:
-                        continue
-                    total = np.float32(0)
-                    for f in range(_COUNT):
-                        total += skip[f] * row[d, f]
-                    for h in range(width):
-                        value = base[group, d, h]
-                        for f in range(_COUNT):
-                            value += weight[f, h] * row[d, f]
-                        if value > 0:
-                            total += out_weight[h] * value
-                    logit[d] = total
-                    top = max(top, total)
-                    if total + noise[sample, group, d] > best:
-                        best = total + noise[sample, group, d]
-                        chosen = d
-                    elif chosen < 0:
-                        chosen = d  # a logit that is not a number still yields a device; its log_prob tells
-                normaliser = 0.0
-                for d in range(devices):
-                    if open_[d]:
-                        normaliser += np.exp(logit[d] - top)
-                log_prob[sample, group] = logit[chosen] - top - np.log(normaliser)
-                device[sample, group] = chosen
-
-            free[chosen] = end[chosen]
-            finish[group] = end[chosen]
-            load[chosen] += time[group, chosen]
-            params[chosen] += param_share[group, chosen]
-            outputs[chosen] += output_share[group, chosen]
-            for place in range(first_consumer[group], first_consumer[group + 1]):
-                consumer = consumers[place]
-                if consumer <= group:
-                    continue
-                missing[consumer] -= 1
-                if missing[consumer] == 0:
-                    for d in range(devices):
-                        ready[d] = 0.0
-                        for edge in range(first_edge[consumer], first_edge[consumer + 1]):
-                            producer = edge_producer[edge]
-                            if producer < consumer:
-                                at = device[sample, producer]
-                                arrival = finish[producer]
-                                if at != d:
-                                    arrival += edge_messages[edge] * latency[at, d] + edge_bytes[edge] * time_per_byte[at, d]
-                                ready[d] = max(ready[d], arrival)
-                    heapq.heappush(waiting, (0.0 if program_order else ready.min(), consumer))
+    chosen, best, top = -1, -np.inf, -np.inf
+    for d in range(devices):
+        if not state.open[d]:
+            continue
+        total = np.float32(0)
+        for f in range(_COUNT):
+            total += scorer.skip[f] * state.row[d, f]
+        for h in range(width):
+            value = base[d, h]
+            for f in range(_COUNT):
+                value += scorer.weight[f, h] * state.row[d, f]
+            if value > 0:
+                total += scorer.out_weight[h] * value
+        logit[d] = total
+        top = max(top, total)
+        if total + decisions.noise[sample, group, d] > best:
+            best = total + decisions.noise[sample, group, d]
+            chosen = d
+        elif chosen < 0:
+            chosen = d  # a logit that is not a number still yields a device; its log_prob tells
+    normaliser = 0.0
+    for d in range(devices):
+        if state.open[d]:
+            normaliser += np.exp(logit[d] - top)
+    decisions.log_prob[sample, group] = logit[chosen] - top - np.log(normaliser)
+    return chosen

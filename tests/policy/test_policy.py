@@ -123,8 +123,9 @@ def test_permuting_devices_with_their_slots_permutes_probabilities(decoding):
     new = torch.argsort(order)
     by_device = {name: getattr(x, name)[order] for name in ("device", "slot")}
     by_pair = {name: getattr(x, name)[:, order] for name in ("pair", "allowed", "time", "param_share", "output_share")}
-    links = {name: getattr(x, name)[order][:, order] for name in ("latency", "time_per_byte")}
-    permuted = dataclasses.replace(x, **by_device, **by_pair, **links)
+    both = np.ix_(order, order)
+    links = {name: np.ascontiguousarray(getattr(x.ops, name)[both]) for name in ("latency", "time_per_byte", "channel")}
+    permuted = dataclasses.replace(x, **by_device, **by_pair, ops=x.ops._replace(time=np.ascontiguousarray(x.ops.time[:, order]), **links))
     gdp = policy(decoding=decoding, passes=2)
     device = drawn(gdp, x).device
     torch.testing.assert_close(gdp.evaluate(permuted, new[device])[0], gdp.evaluate(x, device)[0], rtol=1e-4, atol=1e-5)
@@ -180,7 +181,7 @@ def test_default_policy_is_small():
     encoder = features.num_types * t + (features.num_group_features + t + 1) * h + 2 * h
     encoder += config.sage_layers * (2 * (h * h + h + 4 * h) + 3 * h * h + h + 2 * h)
     attention = 4 * (h * h + h) + (h * ff + ff) + (ff * h + h) + 4 * h + 4 * gate(h) + gate(ff)
-    head = (h * w + w + gate(h)) + (w * w + w) + 4 * w + 6 * w + (10 * w + gate(10)) + (w + gate(w)) + 10
+    head = (h * w + w + gate(h)) + (w * w + w) + 4 * w + 6 * w + (14 * w + gate(14)) + (w + gate(w)) + 14
     conditioner = (2 * h + 8) * c + c
     devices = 6 * w + w + config.max_devices * w
     revise = (w + 6) * h + h

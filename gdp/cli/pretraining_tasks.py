@@ -1,0 +1,64 @@
+"""What a pretraining run learns on and is validated on, from its configuration."""
+
+import dataclasses
+
+from gdp.cli.train_config import TrainConfig
+from gdp.cluster import Cluster, preset
+from gdp.learn.sources import PretrainingTasks
+from gdp.learn.task import make_task
+from gdp.learn.validation import Validation
+from gdp.runtime.simulator import Simulator
+from gdp.workloads.catalog import CATALOG, Workload, workload
+
+
+def pretraining_source(settings: TrainConfig, cluster: Cluster | None) -> PretrainingTasks:
+    """The tasks that are drawn; on `cluster` alone where there is one."""
+    return PretrainingTasks(
+        settings.workload,
+        workloads=[(entry.name, entry.build) for entry in _workloads(settings.workload.workloads, split="pretraining")]
+        if settings.workload.synthetic_fraction < 1
+        else [],
+        clusters=[preset(name) for name in settings.workload.presets],
+        fixed_cluster=cluster,
+        num_threads=settings.num_threads,
+        features=settings.features,
+        objective=settings.reward.objective,
+        seed=settings.seed,
+    )
+
+
+def _workloads(names: tuple[str, ...], *, split: str) -> list[Workload]:
+    return [entry for entry in CATALOG if entry.split == split] if names == ("*",) else [workload(name) for name in names]
+
+
+def pretraining_validation(settings: TrainConfig) -> Validation | None:
+    """The validation split on the presets of the configuration; `None` when it names no graphs."""
+    config = settings.validation
+    graphs = [(entry.name, entry.build(), entry.dispatch) for entry in _workloads(config.workloads, split="validation")]
+    if config.synthetic:
+        unseen = PretrainingTasks(
+            dataclasses.replace(settings.workload, synthetic_fraction=1.0, num_tasks=config.synthetic, program_order_fraction=0.0),
+            workloads=[],
+            clusters=[],
+            fixed_cluster=preset(config.presets[0]),
+            num_threads=settings.num_threads,
+            features=settings.features,
+            objective=settings.reward.objective,
+            seed=settings.seed + 1_000_003,
+        )
+        tasks = [unseen.task(number) for number in range(config.synthetic)]
+        graphs += [(task.name, task.graph, "ready_order") for task in tasks if task is not None]
+    made = [
+        make_task(
+            f"{name}@{cluster.name}",
+            graph,
+            cluster,
+            runtime=Simulator(dispatch=dispatch, num_threads=settings.num_threads),
+            features=settings.features,
+            max_groups=settings.workload.max_groups,
+            objective=settings.reward.objective,
+        )
+        for name, graph, dispatch in graphs
+        for cluster in map(preset, config.presets)
+    ]
+    return Validation(made, num_samples=config.num_samples, objective=settings.reward.objective) if made else None

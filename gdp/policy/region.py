@@ -1,0 +1,35 @@
+"""A region of a placement decided anew, everything else held: the policy's part in a search over large neighbourhoods (Shaw, CP 1998)."""
+
+import numpy as np
+from jaxtyping import Bool, Int64
+
+from gdp.features.graph_tensors import GraphTensors
+from gdp.policy.group_flow import group_flow
+from gdp.policy.policy import Policy
+from gdp.policy.schedule import Decisions, walk
+
+
+class RegionDecoder:
+    """A policy on one graph, which it encodes once."""
+
+    def __init__(self, policy: Policy, x: GraphTensors) -> None:
+        assert policy.can_hold
+        self._x, self._groups, self._scorer = x, group_flow(x), policy.scorer(x)
+
+    def __call__(
+        self, device: Int64[np.ndarray, " groups"], free: Bool[np.ndarray, " groups"], *, temperature: float, generator: np.random.Generator
+    ) -> Int64[np.ndarray, " groups"]:
+        """The placement with the `free` groups drawn anew; the generator is consumed."""
+        noise = np.zeros((1, len(device), self._x.num_devices), np.float32)
+        noise[0, free] = temperature * generator.gumbel(size=(int(free.sum()), self._x.num_devices))
+        decided = Decisions(
+            follow=False,
+            held=~free[None],
+            noise=noise,
+            device=device[None].copy(),
+            log_prob=np.zeros((1, len(device)), np.float32),
+            features=np.zeros((0, 0, 0, 0), np.float32),
+            possible=np.zeros((0, 0, 0), np.bool_),
+        )
+        walk(self._x.ops, self._groups, self._scorer, decided, bool(self._x.program_order))
+        return np.asarray(decided.device[0])
