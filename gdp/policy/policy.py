@@ -172,7 +172,7 @@ class Policy(nn.Module):
             hidden = self._hidden(x, encoded, devices[-1] if devices else None)
             if self.config.decoding == "sequential":
                 decisions = free_decisions(as_numpy(noise[:, number]))
-                walk(x.ops, group_flow(x), self._scorer(hidden, encoded), decisions, bool(x.program_order))
+                walk(x.ops, group_flow(x), self._scorer(hidden, encoded), decisions, program_order=bool(x.program_order))
                 device, log_prob = (torch.from_numpy(values).to(hidden.device) for values in (decisions.device, decisions.log_prob))
             else:
                 logits = torch.where(x.allowed, self.head.logits(hidden, None, encoded.context), _MASKED)
@@ -203,5 +203,5 @@ def follow_schedule(
     )
     nothing = np.zeros(0, np.float32)
     scorer = Scorer(hidden=np.zeros((0, 0, 0, 0), np.float32), weight=np.zeros((0, 0), np.float32), skip=nothing, out_weight=nothing)
-    walk(x.ops, group_flow(x), scorer, decisions, bool(x.program_order))
+    walk(x.ops, group_flow(x), scorer, decisions, program_order=bool(x.program_order))
     return torch.from_numpy(features).to(device.device), torch.from_numpy(possible).to(device.device)

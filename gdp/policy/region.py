@@ -31,5 +31,5 @@ class RegionDecoder:
             features=np.zeros((0, 0, 0, 0), np.float32),
             possible=np.zeros((0, 0, 0), np.bool_),
         )
-        walk(self._x.ops, self._groups, self._scorer, decided, bool(self._x.program_order))
+        walk(self._x.ops, self._groups, self._scorer, decided, program_order=bool(self._x.program_order))
         return np.asarray(decided.device[0])

@@ -10,15 +10,16 @@ It is exact but for this: transfers are drawn up when their consumer is ready, i
 are made. A device whose memory the parameters placed so far leave no room for is ruled out, unless every allowed one is.
 """
 
-import heapq
-import typing
-from typing import NamedTuple
+from typing import NamedTuple, no_type_check
 
-import numba
 import numpy as np
 from jaxtyping import Bool, Float32, Float64, Int64
 
+from gdp.features.op_flow import OpFlow
 from gdp.policy.channel_gaps import ChannelGaps, earliest_start, idle_channels, occupy
+from gdp.policy.group_flow import GroupFlow
+from gdp.policy.ready_heap import ReadyHeap, pop, push, ready_heap
+from gdp.runtime.numba_options import compile_kernel
 
 SCHEDULE_FEATURES = (
     "start_gap",
@@ -74,8 +75,16 @@ class _State(NamedTuple):
     params: Float64[np.ndarray, " devices"]
     outputs: Float64[np.ndarray, " devices"]
     channels: ChannelGaps
-    row: Float32[np.ndarray, "devices features"]
+    queue: ReadyHeap
     open: Bool[np.ndarray, " devices"]
+    row: Float32[np.ndarray, "devices features"]
+    """of the group that is being decided, and the rest of what it is decided by:"""
+    here: Float64[np.ndarray, " devices"]
+    there: Float64[np.ndarray, " devices"]
+    transfer: Float64[np.ndarray, " devices"]
+    ready_on: Float64[np.ndarray, " devices"]
+    start: Float64[np.ndarray, " devices"]
+    logit: Float32[np.ndarray, " devices"]
 
 
 class Decisions(NamedTuple):
@@ -107,29 +116,77 @@ def free_decisions(noise: Float32[np.ndarray, "samples groups devices"]) -> Deci
     )
 
 
-@numba.njit(cache=True, nogil=True)
-@typing.no_type_check
-def walk(flow, groups, scorer, decisions, program_order):
+def walk(flow: OpFlow, groups: GroupFlow, scorer: Scorer, decisions: Decisions, *, program_order: bool) -> None:
     """Places every group of every sample, or follows given placements."""
+    _walk(flow, groups, scorer, decisions, _state(flow, groups), program_order)
+
+
+def _state(flow: OpFlow, groups: GroupFlow) -> _State:
+    num_ops, devices = flow.time.shape
+    return _State(
+        where=np.empty(len(groups.time), np.int64),
+        missing=np.empty(num_ops, np.int64),
+        ready=np.empty(num_ops),
+        arrival=np.empty(num_ops),
+        available=np.empty((len(flow.tensor_bytes), devices)),
+        free=np.empty(devices),
+        load=np.empty(devices),
+        coming=np.empty(devices),
+        params=np.empty(devices),
+        outputs=np.empty(devices),
+        channels=idle_channels(flow.num_channels, len(flow.use_consumer)),
+        queue=ready_heap(num_ops + 1),
+        open=np.empty(devices, np.bool_),
+        row=np.empty((devices, _COUNT), np.float32),
+        here=np.empty(devices),
+        there=np.empty(devices),
+        transfer=np.empty(devices),
+        ready_on=np.empty(devices),
+        start=np.empty(devices),
+        logit=np.empty(devices, np.float32),
+    )
+
+
+@compile_kernel
+@no_type_check
+def _walk(flow, groups, scorer, decisions, state, program_order):
     for sample in range(len(decisions.device)):
-        _run(flow, groups, scorer, decisions, sample, program_order)
+        _begin(flow, state)
+        for group in range(len(groups.time)):
+            if decisions.held[sample, group]:
+                _put(groups, state, group, decisions.device[sample, group])
+        _run(flow, groups, scorer, decisions, sample, state, program_order)
+        for group in range(len(groups.time)):
+            if state.where[group] < 0:
+                _decide(flow, groups, scorer, decisions, sample, state, group, flow.first_op[group], 0.0)
 
 
-@numba.njit(cache=True, nogil=True)
-@typing.no_type_check
-def _run(flow, groups, scorer, decisions, sample, program_order):
-    state = _begin(flow, groups)
-    for group in range(len(groups.time)):
-        if decisions.held[sample, group]:
-            _put(groups, state, group, decisions.device[sample, group])
-    queue = [(0.0, np.int64(0))]
-    queue.pop()
+@compile_kernel
+@no_type_check
+def _begin(flow, state):
+    state.where[:] = -1
+    state.ready[:] = 0
+    state.arrival[:] = -1
+    state.available[:] = np.inf
+    for resource in (state.free, state.load, state.coming, state.params, state.outputs):
+        resource[:] = 0
+    state.channels.num_intervals[:] = 0
+    state.queue.size[0] = 0
     for op in range(len(flow.time)):
-        if not flow.floating[op] and state.missing[op] == 0:
-            heapq.heappush(queue, (0.0, np.int64(op)))
-    now = 0.0
-    while len(queue) > 0:
-        now, op = heapq.heappop(queue)
+        missing = 0
+        for edge in range(flow.in_start[op], flow.in_start[op + 1]):
+            missing += not flow.floating[flow.tensor_producer[flow.in_tensor[edge]]]
+        state.missing[op] = missing
+        if missing == 0 and not flow.floating[op]:
+            push(state.queue, 0.0, op)
+
+
+@compile_kernel
+@no_type_check
+def _run(flow, groups, scorer, decisions, sample, state, program_order):
+    while state.queue.size[0] > 0:
+        now = state.queue.moment[0]
+        op = pop(state.queue)
         group = flow.group_of_op[op]
         if state.where[group] < 0:
             _decide(flow, groups, scorer, decisions, sample, state, group, op, state.ready[op])
@@ -137,7 +194,7 @@ def _run(flow, groups, scorer, decisions, sample, program_order):
         if state.arrival[op] < 0:
             state.arrival[op] = _fetch(flow, groups, scorer, decisions, sample, state, op, d)
             if state.arrival[op] > now and not program_order:
-                heapq.heappush(queue, (state.arrival[op], np.int64(op)))
+                push(state.queue, state.arrival[op], op)
                 continue
         end = max(state.arrival[op], state.free[d]) + flow.time[op, d]
         state.free[d] = end
@@ -150,39 +207,11 @@ def _run(flow, groups, scorer, decisions, sample, program_order):
                 state.ready[consumer] = max(state.ready[consumer], end)
                 state.missing[consumer] -= 1
                 if state.missing[consumer] == 0:
-                    heapq.heappush(queue, (0.0 if program_order else state.ready[consumer], np.int64(consumer)))
-    for group in range(len(groups.time)):
-        if state.where[group] < 0:
-            _decide(flow, groups, scorer, decisions, sample, state, group, flow.first_op[group], 0.0)
+                    push(state.queue, 0.0 if program_order else state.ready[consumer], consumer)
 
 
-@numba.njit(cache=True, nogil=True)
-@typing.no_type_check
-def _begin(flow, groups):
-    num_ops, devices = flow.time.shape
-    missing = np.zeros(num_ops, np.int64)
-    for op in range(num_ops):
-        for edge in range(flow.in_start[op], flow.in_start[op + 1]):
-            missing[op] += not flow.floating[flow.tensor_producer[flow.in_tensor[edge]]]
-    return _State(
-        np.full(len(groups.time), -1, np.int64),
-        missing,
-        np.zeros(num_ops),
-        np.full(num_ops, -1.0),
-        np.full((len(flow.tensor_bytes), devices), np.inf),
-        np.zeros(devices),
-        np.zeros(devices),
-        np.zeros(devices),
-        np.zeros(devices),
-        np.zeros(devices),
-        idle_channels(flow.num_channels, len(flow.use_consumer)),
-        np.empty((devices, _COUNT), np.float32),
-        np.empty(devices, np.bool_),
-    )
-
-
-@numba.njit(cache=True, nogil=True)
-@typing.no_type_check
+@compile_kernel
+@no_type_check
 def _fetch(flow, groups, scorer, decisions, sample, state, op, d):
     """When the last input of an op is on its device; transfers that are needed for it are drawn up, variables without a place are given one."""
     last = state.ready[op]
@@ -205,8 +234,8 @@ def _fetch(flow, groups, scorer, decisions, sample, state, op, d):
     return last
 
 
-@numba.njit(cache=True, nogil=True)
-@typing.no_type_check
+@compile_kernel
+@no_type_check
 def _put(groups, state, group, d):
     state.where[group] = d
     state.load[d] += groups.time[group, d]
@@ -215,8 +244,8 @@ def _put(groups, state, group, d):
     state.outputs[d] += groups.output_share[group, d]
 
 
-@numba.njit(cache=True, nogil=True)
-@typing.no_type_check
+@compile_kernel
+@no_type_check
 def _decide(flow, groups, scorer, decisions, sample, state, group, op, now):
     """Gives a group its device when its op `op` could start at `now`."""
     devices = len(state.free)
@@ -225,78 +254,88 @@ def _decide(flow, groups, scorer, decisions, sample, state, group, op, now):
         state.open[d] = groups.allowed[group, d] and state.params[d] + groups.param_share[group, d] <= _FULL
         any_open = any_open or state.open[d]
     if not any_open:
-        state.open[:] = groups.allowed[group]
+        for d in range(devices):
+            state.open[d] = groups.allowed[group, d]
     _look(flow, groups, state, group, op, now)
     if decisions.follow:
         chosen = decisions.device[sample, group]
-        decisions.possible[sample, group] = state.open
-        decisions.features[sample, group] = state.row
+        for d in range(devices):
+            decisions.possible[sample, group, d] = state.open[d]
+            for f in range(_COUNT):
+                decisions.features[sample, group, d, f] = state.row[d, f]
     else:
         chosen = _choose(scorer, decisions, sample, state, group)
         decisions.device[sample, group] = chosen
     _put(groups, state, group, chosen)
 
 
-@numba.njit(cache=True, nogil=True)
-@typing.no_type_check
+@compile_kernel
+@no_type_check
 def _look(flow, groups, state, group, op, now):
     """Fills `state.row` for a group whose op `op` could start at `now`."""
+    incoming, outgoing = _see_neighbours(flow, groups, state, group)
     devices = len(state.free)
-    here, there, transfer = np.zeros(devices), np.zeros(devices), np.zeros(devices)
+    first_start, first_end, first_free, least_load, least_coming, least_transfer = np.inf, np.inf, np.inf, np.inf, np.inf, np.inf
+    own = 1e-6
+    for d in range(devices):
+        state.ready_on[d] = max(now, _arrival(flow, state, op, d))
+        state.start[d] = max(state.ready_on[d], state.free[d])
+        own += groups.time[group, d] / devices
+        if state.open[d]:
+            first_start = min(first_start, state.start[d])
+            first_end = min(first_end, state.start[d] + groups.time[group, d])
+            first_free = min(first_free, max(state.free[d], now))
+            least_load = min(least_load, state.load[d])
+            least_coming = min(least_coming, state.coming[d])
+            least_transfer = min(least_transfer, state.transfer[d])
+    for d in range(devices):
+        start_gap = max(state.start[d] - first_start, 0.0)
+        end_gap = max(state.start[d] + groups.time[group, d] - first_end, 0.0)
+        transfer_gap = max(state.transfer[d] - least_transfer, 0.0)
+        wait = max(state.ready_on[d] - max(state.free[d], now), 0.0)
+        state.row[d, 0] = start_gap / (start_gap + own)
+        state.row[d, 1] = end_gap / (end_gap + own)
+        state.row[d, 2] = min(end_gap, _MOST)
+        state.row[d, 3] = min(max(max(state.free[d], now) - first_free, 0.0), _MOST)
+        state.row[d, 4] = min(max(state.load[d] - least_load, 0.0), _MOST)
+        state.row[d, 5] = min(max(state.coming[d] - least_coming, 0.0), _MOST)
+        state.row[d, 6] = transfer_gap / (transfer_gap + own)
+        state.row[d, 7] = min(transfer_gap, _MOST)
+        state.row[d, 8] = state.here[d] / incoming if incoming > 0 else 0.0
+        state.row[d, 9] = state.there[d] / outgoing if outgoing > 0 else 0.0
+        state.row[d, 10] = wait / (wait + own)
+        state.row[d, 11] = min(state.params[d] + groups.param_share[group, d], 2.0)
+        state.row[d, 12] = min(state.outputs[d] + groups.output_share[group, d], 2.0)
+        state.row[d, 13] = 1.0 if end_gap <= 0 else 0.0
+
+
+@compile_kernel
+@no_type_check
+def _see_neighbours(flow, groups, state, group):
+    """Fills what of a group's inputs and outputs is on each device, and the seconds of transfers that each would cause; returns all inputs and outputs."""
+    devices = len(state.free)
+    for d in range(devices):
+        state.here[d] = state.there[d] = state.transfer[d] = 0.0
     incoming, outgoing = 0.0, 0.0
     for edge in range(groups.in_start[group], groups.in_start[group + 1]):
         at = state.where[groups.in_group[edge]]
         incoming += 1.0 + groups.in_bytes[edge]
         if at >= 0:
-            here[at] += 1.0 + groups.in_bytes[edge]
+            state.here[at] += 1.0 + groups.in_bytes[edge]
             for d in range(devices):
-                transfer[d] += groups.in_messages[edge] * flow.latency[at, d] + groups.in_bytes[edge] * flow.time_per_byte[at, d]
+                state.transfer[d] += groups.in_messages[edge] * flow.latency[at, d] + groups.in_bytes[edge] * flow.time_per_byte[at, d]
     for edge in range(groups.out_start[group], groups.out_start[group + 1]):
         at = state.where[groups.out_group[edge]]
         outgoing += 1.0 + groups.out_bytes[edge]
         if at >= 0:
-            there[at] += 1.0 + groups.out_bytes[edge]
+            state.there[at] += 1.0 + groups.out_bytes[edge]
             for d in range(devices):
-                transfer[d] += groups.out_messages[edge] * flow.latency[d, at] + groups.out_bytes[edge] * flow.time_per_byte[d, at]
-    start, end, ready = np.empty(devices), np.empty(devices), np.empty(devices)
-    first_start, first_end, first_free, least_load, least_coming, least_transfer = np.inf, np.inf, np.inf, np.inf, np.inf, np.inf
-    own = 1e-6
-    for d in range(devices):
-        ready[d] = max(now, _arrival(flow, state, op, d))
-        start[d] = max(ready[d], state.free[d])
-        end[d] = start[d] + groups.time[group, d]
-        own += groups.time[group, d] / devices
-        if state.open[d]:
-            first_start = min(first_start, start[d])
-            first_end = min(first_end, end[d])
-            first_free = min(first_free, max(state.free[d], now))
-            least_load = min(least_load, state.load[d])
-            least_coming = min(least_coming, state.coming[d])
-            least_transfer = min(least_transfer, transfer[d])
-    for d in range(devices):
-        start_gap = max(start[d] - first_start, 0.0)
-        end_gap = max(end[d] - first_end, 0.0)
-        transfer_gap = max(transfer[d] - least_transfer, 0.0)
-        wait = max(ready[d] - max(state.free[d], now), 0.0)
-        row = state.row[d]
-        row[0] = start_gap / (start_gap + own)
-        row[1] = end_gap / (end_gap + own)
-        row[2] = min(end_gap, _MOST)
-        row[3] = min(max(max(state.free[d], now) - first_free, 0.0), _MOST)
-        row[4] = min(max(state.load[d] - least_load, 0.0), _MOST)
-        row[5] = min(max(state.coming[d] - least_coming, 0.0), _MOST)
-        row[6] = transfer_gap / (transfer_gap + own)
-        row[7] = min(transfer_gap, _MOST)
-        row[8] = here[d] / incoming if incoming > 0 else 0.0
-        row[9] = there[d] / outgoing if outgoing > 0 else 0.0
-        row[10] = wait / (wait + own)
-        row[11] = min(state.params[d] + groups.param_share[group, d], 2.0)
-        row[12] = min(state.outputs[d] + groups.output_share[group, d], 2.0)
-        row[13] = 1.0 if end_gap <= 0 else 0.0
+                state.transfer[d] += groups.out_messages[edge] * flow.latency[d, at] + groups.out_bytes[edge] * flow.time_per_byte[d, at]
+    return incoming, outgoing
 
 
-@numba.njit(cache=True, nogil=True)
-@typing.no_type_check
+@compile_kernel
+@no_type_check
 def _arrival(flow, state, op, d):
     """When the inputs of an op could be on a device, each transfer by itself in the gaps that there are; variables without a place cost nothing."""
     last = 0.0
@@ -315,13 +354,12 @@ def _arrival(flow, state, op, d):
     return last
 
 
-@numba.njit(cache=True, nogil=True)
-@typing.no_type_check
+@compile_kernel
+@no_type_check
 def _choose(scorer, decisions, sample, state, group):
     """The device of the largest noisy logit; fills its log-probability."""
-    base = scorer.hidden[sample if len(scorer.hidden) > 1 else 0, group]
-    devices, width = base.shape
-    logit = np.empty(devices, np.float32)
+    row = sample if len(scorer.hidden) > 1 else 0
+    devices, width = scorer.hidden.shape[2:]
     chosen, best, top = -1, -np.inf, -np.inf
     for d in range(devices):
         if not state.open[d]:
@@ -330,12 +368,12 @@ def _choose(scorer, decisions, sample, state, group):
         for f in range(_COUNT):
             total += scorer.skip[f] * state.row[d, f]
         for h in range(width):
-            value = base[d, h]
+            value = scorer.hidden[row, group, d, h]
             for f in range(_COUNT):
                 value += scorer.weight[f, h] * state.row[d, f]
             if value > 0:
                 total += scorer.out_weight[h] * value
-        logit[d] = total
+        state.logit[d] = total
         top = max(top, total)
         if total + decisions.noise[sample, group, d] > best:
             best = total + decisions.noise[sample, group, d]
@@ -345,6 +383,6 @@ def _choose(scorer, decisions, sample, state, group):
     normaliser = 0.0
     for d in range(devices):
         if state.open[d]:
-            normaliser += np.exp(logit[d] - top)
-    decisions.log_prob[sample, group] = logit[chosen] - top - np.log(normaliser)
+            normaliser += np.exp(state.logit[d] - top)
+    decisions.log_prob[sample, group] = state.logit[chosen] - top - np.log(normaliser)
     return chosen
