@@ -50,10 +50,22 @@ class CriticalMoves:
                 return np.asarray(changed[self._neighbourhood.group_of_op])
         return None
 
+    def waiting_group(self, generator: np.random.Generator) -> int | None:
+        """One that waits or is waited for, the likelier the longer the wait; None when nothing waits."""
+        if not len(self._likelihood) or not self._likelihood[-1] > 0:
+            return None
+        assert self._waits is not None
+        drawn = self._drawn(generator)
+        op = self._waits.blocker[drawn] if generator.random() < 0.5 else self._waits.blocked[drawn]
+        return int(self._neighbourhood.group_of_op[op])
+
+    def _drawn(self, generator: np.random.Generator) -> int:
+        return int(np.searchsorted(self._likelihood, generator.random() * self._likelihood[-1], side="right"))
+
     def _remove_a_wait(self, group_device: np.ndarray, generator: np.random.Generator) -> None:
         waits, put = self._waits, self._neighbourhood.put
         assert waits is not None
-        drawn = int(np.searchsorted(self._likelihood, generator.random() * self._likelihood[-1], side="right"))
+        drawn = self._drawn(generator)
         blocker, blocked = (int(self._neighbourhood.group_of_op[end[drawn]]) for end in (waits.blocker, waits.blocked))
         destination, anywhere = int(waits.destination[drawn]), int(generator.integers(self._neighbourhood.num_devices))
         first = generator.random() < 0.5

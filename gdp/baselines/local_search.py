@@ -3,17 +3,19 @@
 Moves, at random: a block of groups to another device, a group or a block to the device of a neighbour (the likelier the more bytes pass between them), work from the
 busiest device to another, a stretch of the stage order to one device, two groups swapped. Blocks are the groups of ever coarser
 coarsenings, so that one move can carry a whole branch or layer. With a simulator that predicts, most moves remove what the present placement's step waits for instead
-(`gdp.baselines.critical_moves`). A worse placement is accepted with probability `exp(-relative loss / temperature)`; the
-temperature falls geometrically over the budget.
+(`gdp.baselines.critical_moves`); with somebody who can decide a region anew, a part of the moves is left to them (`gdp.baselines.region_moves`). A worse placement is
+accepted with probability `exp(-relative loss / temperature)`; the temperature falls geometrically over the budget.
 """
 
 import dataclasses
+from collections.abc import Callable
 
 import numpy as np
 from jaxtyping import Float64, Int32
 
 from gdp.baselines.critical_moves import CriticalMoves
 from gdp.baselines.neighbourhood import Neighbourhood
+from gdp.baselines.region_moves import Redecide, RegionMoves
 from gdp.baselines.score import scores
 from gdp.baselines.search_result import SearchResult
 from gdp.baselines.starting_points import starting_points
@@ -26,8 +28,11 @@ from gdp.runtime.simulator import Simulator
 
 _FIRST_TEMPERATURE, _LAST_TEMPERATURE = 0.01, 0.0003
 
+_REGIONS = 0.3
+"""The share of moves that decide a region anew, where somebody can."""
+
 _CRITICAL = 0.7
-"""The share of moves that remove a wait, where there is a simulator to see them."""
+"""The share of the other moves that remove a wait, where there is a simulator to see them."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -44,12 +49,15 @@ class LocalSearch:
     objective: Objective = "step_time"
     batch_size: int = 1
     predictor: Simulator | None = None
+    redecide: Callable[[Graph, Cluster], Redecide] | None = None
+    """makes who decides regions anew; needs a predictor, too."""
 
     def __post_init__(self) -> None:
         if self.evaluations < 1 or self.batch_size < 1:
             raise InputError(
                 f"LocalSearch is given {self.evaluations} evaluations in batches of {self.batch_size}; it needs at least 1 of each"
             )
+        assert self.redecide is None or self.predictor is not None
 
     def __call__(self, graph: Graph, cluster: Cluster) -> Placement:
         return self.search(graph, cluster).placement
@@ -65,12 +73,16 @@ class LocalSearch:
         best, best_score = current, current_score
         neighbourhood = Neighbourhood(graph, cluster)
         critical = None if self.predictor is None else CriticalMoves(graph, cluster, neighbourhood, predictor=self.predictor)
+        regions = None
         if critical is not None:
             critical.see(current)
+            regions = None if self.redecide is None else RegionMoves(neighbourhood, critical, self.redecide(graph, cluster))
 
         def propose() -> np.ndarray:
             proposal = None
-            if critical is not None and generator.random() < _CRITICAL:
+            if regions is not None and generator.random() < _REGIONS:
+                proposal = regions.propose(current, generator)
+            if proposal is None and critical is not None and generator.random() < _CRITICAL:
                 proposal = critical.propose(current, generator)
             return neighbourhood.propose(current, generator) if proposal is None else proposal
 

@@ -3,23 +3,28 @@
 import numpy as np
 from jaxtyping import Bool, Int64
 
+from gdp.errors import InputError
 from gdp.features.graph_tensors import GraphTensors
 from gdp.policy.group_flow import group_flow
 from gdp.policy.policy import Policy
 from gdp.policy.schedule import Decisions, walk
 
+_COLDEST, _HOTTEST = 0.1, 0.9
+
 
 class RegionDecoder:
-    """A policy on one graph, which it encodes once."""
+    """A policy on one graph, which it encodes once; a `gdp.baselines.region_moves.Redecide`."""
 
     def __init__(self, policy: Policy, x: GraphTensors) -> None:
-        assert policy.can_hold
+        if not policy.can_hold:
+            raise InputError("the policy cannot decide a region while the rest is held: it needs sequential decoding in one pass")
         self._x, self._groups, self._scorer = x, group_flow(x), policy.scorer(x)
 
     def __call__(
-        self, device: Int64[np.ndarray, " groups"], free: Bool[np.ndarray, " groups"], *, temperature: float, generator: np.random.Generator
+        self, device: Int64[np.ndarray, " groups"], free: Bool[np.ndarray, " groups"], generator: np.random.Generator
     ) -> Int64[np.ndarray, " groups"]:
-        """The placement with the `free` groups drawn anew; the generator is consumed."""
+        """The placement with the `free` groups drawn anew, at a temperature of its own; the generator is consumed."""
+        temperature = generator.uniform(_COLDEST, _HOTTEST)
         noise = np.zeros((1, len(device), self._x.num_devices), np.float32)
         noise[0, free] = temperature * generator.gumbel(size=(int(free.sum()), self._x.num_devices))
         decided = Decisions(

@@ -16,7 +16,7 @@ import torch
 
 from gdp.errors import InputError
 from gdp.learn.config import RewardConfig
-from gdp.learn.imitation import ImitationConfig, imitate
+from gdp.learn.imitation import ImitationConfig, as_target, imitate, searched
 from gdp.learn.learner import Learner
 from gdp.learn.loop import learn
 from gdp.learn.snapshots import lock_folder, restore_snapshot, save_snapshot
@@ -27,9 +27,12 @@ from tests.learn.problems import learn_config, learner, task, two_chains, two_de
 
 def run(state: Learner, *, updates: int, snapshot: Path | None = None, pause_s: float = 0.0) -> list[dict[str, float]]:
     """Imitates for two steps, then learns up to `updates`; returns the untimed metrics of each update."""
-    source = FixedTasks(tasks=[task(two_chains(), two_devices())])
-    warm_up = ImitationConfig(steps=2, search_evaluations=5, learning_rate=1e-2, final_learning_rate=1e-2)
-    for _ in imitate(state, source, config=warm_up, gradient_norm=1.0, objective="step_time", seed=0):
+    only = task(two_chains(), two_devices())
+    source, target = FixedTasks(tasks=[only]), as_target(only, searched(only, evaluations=5, objective="step_time", seed=0))
+    warm_up = ImitationConfig(
+        steps=2, search_evaluations=5, placements_per_step=1, region_share=0.0, learning_rate=1e-2, final_learning_rate=1e-2
+    )
+    for _ in imitate(state, [0, 0], lambda number: (only, target), config=warm_up, gradient_norm=1.0, objective="step_time"):
         if snapshot is not None:
             save_snapshot(snapshot, state, run="test", extra={"note": 1})
     seen = []
