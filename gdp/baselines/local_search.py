@@ -11,7 +11,7 @@ import dataclasses
 from collections.abc import Callable
 
 import numpy as np
-from jaxtyping import Float64, Int32
+from jaxtyping import Bool, Int32
 
 from gdp.baselines.critical_moves import CriticalMoves
 from gdp.baselines.neighbourhood import Neighbourhood
@@ -22,7 +22,7 @@ from gdp.baselines.starting_points import starting_points
 from gdp.cluster import Cluster
 from gdp.errors import InputError
 from gdp.graph import Graph
-from gdp.measurement import Objective, Runtime
+from gdp.measurement import MeasurementBatch, Objective, Runtime
 from gdp.placement import Origin, Placement
 from gdp.runtime.simulator import Simulator
 
@@ -65,44 +65,96 @@ class LocalSearch:
     def search(self, graph: Graph, cluster: Cluster) -> SearchResult:
         """The best placement, and the best time after each evaluation."""
         generator = np.random.default_rng(self.seed)
-        partitions = 1 + self.evaluations // 10
-        start = starting_points(graph, cluster, num_partitions=partitions, seed=self.seed)[: self.evaluations]
-        start_scores = self._scores(graph, cluster, start)
-        curve = start_scores.tolist()
-        current, current_score = np.array(start[int(start_scores.argmin())]), float(start_scores.min())
-        best, best_score = current, current_score
-        neighbourhood = Neighbourhood(graph, cluster)
-        critical = None if self.predictor is None else CriticalMoves(graph, cluster, neighbourhood, predictor=self.predictor)
-        regions = None
-        if critical is not None:
-            critical.see(current)
-            regions = None if self.redecide is None else RegionMoves(neighbourhood, critical, self.redecide(graph, cluster))
+        start = starting_points(graph, cluster, num_partitions=partitions_to_start_from(self.evaluations), seed=self.seed)[
+            : self.evaluations
+        ]
+        search = self.begin(graph, cluster, start)
+        while len(search.tried_s) < self.evaluations and cluster.num_devices > 1:
+            search.step(generator)
+        origin = Origin(
+            placer="local-search" if self.predictor is None else "critical-path-search", seed=self.seed, evaluations=len(search.tried_s)
+        )
+        return SearchResult.from_scores(Placement(device=np.array(search.best), origin=origin), search.tried_s)
 
-        def propose() -> np.ndarray:
-            proposal = None
-            if regions is not None and generator.random() < _REGIONS:
-                proposal = regions.propose(current, generator)
-            if proposal is None and critical is not None and generator.random() < _CRITICAL:
-                proposal = critical.propose(current, generator)
-            return neighbourhood.propose(current, generator) if proposal is None else proposal
+    def begin(self, graph: Graph, cluster: Cluster, start: Int32[np.ndarray, "starts ops"]) -> "SearchUnderWay":
+        """Tries the starting points; the search goes on from the best of them."""
+        return SearchUnderWay(self, graph, cluster, start)
 
-        while len(curve) < self.evaluations and cluster.num_devices > 1:
-            done = len(curve) / self.evaluations
-            temperature = _FIRST_TEMPERATURE * (_LAST_TEMPERATURE / _FIRST_TEMPERATURE) ** done
-            count = min(self.batch_size, self.evaluations - len(curve))
-            proposals = np.stack([propose() for _ in range(count)])
-            measured = self._scores(graph, cluster, proposals)
-            curve += measured.tolist()
-            chosen, score = proposals[int(measured.argmin())], float(measured.min())
-            loss = score / current_score - 1.0 if current_score > 0 else np.inf
-            if score <= current_score or generator.random() < np.exp(-loss / temperature):
-                current, current_score = chosen, score
-                if critical is not None:
-                    critical.see(current)
-            if score < best_score:
-                best, best_score = chosen, score
-        origin = Origin(placer="local-search" if critical is None else "critical-path-search", seed=self.seed, evaluations=len(curve))
-        return SearchResult.from_scores(Placement(device=np.array(best), origin=origin), curve)
 
-    def _scores(self, graph: Graph, cluster: Cluster, device: Int32[np.ndarray, "batch ops"]) -> Float64[np.ndarray, " batch"]:
-        return scores(self.runtime.batch(graph, cluster, device), cluster, objective=self.objective)
+def partitions_to_start_from(evaluations: int) -> int:
+    """Of METIS, among the starting points of a search with this budget."""
+    return 1 + evaluations // 10
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class Tried:
+    """One batch of moves."""
+
+    device: Int32[np.ndarray, "batch ops"]
+    measurements: MeasurementBatch
+    before_s: float
+    """of the placement that they changed."""
+    by_region: Bool[np.ndarray, " batch"]
+    """whether a region was decided anew, by whoever decides them."""
+
+
+class SearchUnderWay:
+    """A local search, one batch of moves at a time."""
+
+    def __init__(self, config: LocalSearch, graph: Graph, cluster: Cluster, start: Int32[np.ndarray, "starts ops"]) -> None:
+        self._config, self._graph, self._cluster = config, graph, cluster
+        self._neighbourhood = Neighbourhood(graph, cluster)
+        self._critical = (
+            None if config.predictor is None else CriticalMoves(graph, cluster, self._neighbourhood, predictor=config.predictor)
+        )
+        self._regions = None
+        if config.redecide is not None:
+            assert self._critical is not None
+            self._regions = RegionMoves(self._neighbourhood, self._critical, config.redecide(graph, cluster))
+        measurements = config.runtime.batch(graph, cluster, start)
+        seconds = scores(measurements, cluster, objective=config.objective)
+        self.tried_s: list[float] = seconds.tolist()
+        """by every evaluation, in order."""
+        first = int(seconds.argmin())
+        self.current, self.current_s = np.array(start[first]), float(seconds[first])
+        self.best, self.best_s = self.current, self.current_s
+        self._see()
+
+    def step(self, generator: np.random.Generator) -> Tried:
+        """Tries the next moves and keeps what is to be kept."""
+        config = self._config
+        done = len(self.tried_s) / config.evaluations
+        temperature = _FIRST_TEMPERATURE * (_LAST_TEMPERATURE / _FIRST_TEMPERATURE) ** min(done, 1.0)
+        count = max(1, min(config.batch_size, config.evaluations - len(self.tried_s)))
+        moves = [self._propose(generator) for _ in range(count)]
+        proposals = np.stack([device for device, _ in moves])
+        measurements = config.runtime.batch(self._graph, self._cluster, proposals)
+        seconds = scores(measurements, self._cluster, objective=config.objective)
+        tried = Tried(
+            device=proposals, measurements=measurements, before_s=self.current_s, by_region=np.array([by_region for _, by_region in moves])
+        )
+        self.tried_s += seconds.tolist()
+        chosen, score = proposals[int(seconds.argmin())], float(seconds.min())
+        loss = score / self.current_s - 1.0 if self.current_s > 0 else np.inf
+        if score <= self.current_s or generator.random() < np.exp(-loss / temperature):
+            self.current, self.current_s = chosen, score
+            self._see()
+        if score < self.best_s:
+            self.best, self.best_s = chosen, score
+        return tried
+
+    def _propose(self, generator: np.random.Generator) -> tuple[Int32[np.ndarray, " ops"], bool]:
+        """A changed placement, and whether a region of it was decided anew."""
+        if self._regions is not None and generator.random() < _REGIONS:
+            proposal = self._regions.propose(self.current, generator)
+            if proposal is not None:
+                return proposal, True
+        if self._critical is not None and generator.random() < _CRITICAL:
+            proposal = self._critical.propose(self.current, generator)
+            if proposal is not None:
+                return proposal, False
+        return self._neighbourhood.propose(self.current, generator), False
+
+    def _see(self) -> None:
+        if self._critical is not None:
+            self._critical.see(self.current)

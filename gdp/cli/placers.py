@@ -178,6 +178,25 @@ def _zero_shot(setting: Setting) -> Placer:
     )
 
 
+def _policy_search(setting: Setting) -> Placer | None:
+    from gdp.hub.load import load, resolve
+    from gdp.policy.search import PolicySearch
+    from gdp.runtime.simulator import Simulator
+
+    if setting.objective != "step_time":
+        return None
+    resolved = resolve(setting.policy)
+    return PolicySearch(
+        load(str(resolved.folder)),
+        runtime=setting.runtime,
+        predictor=Simulator(dispatch=setting.dispatch),
+        evaluations=setting.budget,
+        seed=setting.seed,
+        name=resolved.name,
+        revision=resolved.revision,
+    )
+
+
 PLACERS: dict[str, Callable[[Setting], Placer | None]] = {
     "single-device": _single_device,
     "expert": _expert,
@@ -200,10 +219,19 @@ PLACERS: dict[str, Callable[[Setting], Placer | None]] = {
     "simulated-annealing": _simulated_annealing,
     "cross-entropy": _cross_entropy,
     "zero-shot": _zero_shot,
+    "policy-search": _policy_search,
 }
 """By what is typed after `--placers`."""
 
-SEARCHES = ("metis-many-times", "local-search", "critical-path-search", "simulated-annealing", "cross-entropy", "zero-shot")
+SEARCHES = (
+    "metis-many-times",
+    "local-search",
+    "critical-path-search",
+    "simulated-annealing",
+    "cross-entropy",
+    "zero-shot",
+    "policy-search",
+)
 """Those that spend the budget of evaluations."""
 
 SEEDED = ("random", "metis", "metis-by-bytes", *SEARCHES)

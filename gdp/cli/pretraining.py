@@ -157,7 +157,10 @@ class _Session:
             objective=settings.reward.objective,
         )
         for metrics in warm_up:
-            if self.validation is not None and learner.imitation_step % settings.validation.every_imitation_steps == 0:
+            if self.validation is not None and (
+                learner.imitation_step % settings.validation.every_imitation_steps == 0
+                or learner.imitation_step == settings.imitation.steps
+            ):
                 metrics |= self._validate(self.validation)
             self.tracker.log(metrics, step=learner.imitation_step)
             advance(learner.imitation_step, f"imitation loss {metrics['imitation/loss']:.3f}")

@@ -62,8 +62,9 @@ class LearnConfig:
     """stop when no task's best placement got better in so many updates; 0 never stops early."""
 
     def __post_init__(self) -> None:
+        if self.updates < 0:
+            raise InputError(f"learner.updates is {self.updates}; it must be 0 (imitation alone) or more")
         for name, value in (
-            ("updates", self.updates),
             ("tasks_per_update", self.tasks_per_update),
             ("samples_per_update", self.samples_per_update),
             ("epochs", self.epochs),
@@ -71,7 +72,7 @@ class LearnConfig:
         ):
             if value < 1:
                 raise InputError(f"learner.{name} is {value}; it must be at least 1")
-            if name != "updates" and value > MAX_SAMPLES:
+            if value > MAX_SAMPLES:
                 raise InputError(f"learner.{name} is {value}; it must be at most {MAX_SAMPLES}")
         if self.minibatches > self.samples_per_update:
             raise InputError(
