@@ -22,7 +22,7 @@ from gdp.baselines.starting_points import starting_points
 from gdp.cluster import Cluster
 from gdp.errors import InputError
 from gdp.graph import Graph
-from gdp.measurement import MeasurementBatch, Objective, Runtime
+from gdp.measurement import Measurement, MeasurementBatch, Objective, Runtime
 from gdp.placement import Origin, Placement
 from gdp.runtime.simulator import Simulator
 
@@ -92,10 +92,20 @@ class Tried:
 
     device: Int32[np.ndarray, "batch ops"]
     measurements: MeasurementBatch
-    before_s: float
-    """of the placement that they changed."""
+    before: Int32[np.ndarray, " ops"]
+    """the placement that they changed."""
+    measurement_before: Measurement
     by_region: Bool[np.ndarray, " batch"]
     """whether a region was decided anew, by whoever decides them."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class SearchState:
+    """Where a search stands; with the generator it is given, it goes on as it would have."""
+
+    tried_s: tuple[float, ...]
+    current: Int32[np.ndarray, " ops"]
+    best: Int32[np.ndarray, " ops"]
 
 
 class SearchUnderWay:
@@ -116,7 +126,7 @@ class SearchUnderWay:
         self.tried_s: list[float] = seconds.tolist()
         """by every evaluation, in order."""
         first = int(seconds.argmin())
-        self.current, self.current_s = np.array(start[first]), float(seconds[first])
+        self.current, self.current_s, self._current_measurement = np.array(start[first]), float(seconds[first]), measurements[first]
         self.best, self.best_s = self.current, self.current_s
         self._see()
 
@@ -131,17 +141,35 @@ class SearchUnderWay:
         measurements = config.runtime.batch(self._graph, self._cluster, proposals)
         seconds = scores(measurements, self._cluster, objective=config.objective)
         tried = Tried(
-            device=proposals, measurements=measurements, before_s=self.current_s, by_region=np.array([by_region for _, by_region in moves])
+            device=proposals,
+            measurements=measurements,
+            before=self.current,
+            measurement_before=self._current_measurement,
+            by_region=np.array([by_region for _, by_region in moves]),
         )
         self.tried_s += seconds.tolist()
-        chosen, score = proposals[int(seconds.argmin())], float(seconds.min())
+        row = int(seconds.argmin())
+        chosen, score = proposals[row], float(seconds[row])
         loss = score / self.current_s - 1.0 if self.current_s > 0 else np.inf
         if score <= self.current_s or generator.random() < np.exp(-loss / temperature):
-            self.current, self.current_s = chosen, score
+            self.current, self.current_s, self._current_measurement = chosen, score, measurements[row]
             self._see()
         if score < self.best_s:
             self.best, self.best_s = chosen, score
         return tried
+
+    def state(self) -> SearchState:
+        """Where the search stands."""
+        return SearchState(tried_s=tuple(self.tried_s), current=self.current, best=self.best)
+
+    def restore(self, state: SearchState) -> None:
+        """Goes on from where `state` says that a search from the same starting points stood; the two placements are evaluated once more, and not counted."""
+        measurements = self._config.runtime.batch(self._graph, self._cluster, np.stack([state.current, state.best]))
+        seconds = scores(measurements, self._cluster, objective=self._config.objective)
+        self.tried_s = list(state.tried_s)
+        self.current, self.current_s, self._current_measurement = state.current, float(seconds[0]), measurements[0]
+        self.best, self.best_s = state.best, float(seconds[1])
+        self._see()
 
     def _propose(self, generator: np.random.Generator) -> tuple[Int32[np.ndarray, " ops"], bool]:
         """A changed placement, and whether a region of it was decided anew."""

@@ -6,10 +6,14 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import Any
 
+import numpy as np
 import torch
+from jaxtyping import Int32
 from rich.console import Console
 from rich.table import Table
 
+from gdp.baselines.local_search import partitions_to_start_from
+from gdp.baselines.starting_points import starting_points
 from gdp.candidate import Candidate
 from gdp.cli.candidates import ZERO_SHOT, refuse_impossible_memory, refuse_unknown_times, refuse_when_nothing_runs
 from gdp.cli.configured_cluster import configured_cluster
@@ -26,12 +30,14 @@ from gdp.cli.runtimes import Judges, open_judges
 from gdp.cli.table import candidates_table
 from gdp.errors import InputError, printable
 from gdp.hub.load import load, resolve
+from gdp.learn.explore import Exploration
 from gdp.learn.finalists import Occasion
 from gdp.learn.finetune import finetune, placers_to_beat, simple_candidates
 from gdp.learn.learner import new_learner
 from gdp.learn.loop import Update
 from gdp.learn.snapshots import restore_snapshot, save_snapshot
 from gdp.learn.task import Task, make_task, relative_reward
+from gdp.measurement import Objective
 from gdp.placement import Origin, Placement
 from gdp.policy.placer import PolicyPlacer
 from gdp.policy.policy import Policy
@@ -100,7 +106,7 @@ def run(
             judges.cluster,
             runtime=judges.predictor,
             features=policy.features,
-            max_groups=settings.finetune.max_groups,
+            max_groups=None if _explores(policy, objective) else settings.finetune.max_groups,
             objective=objective,
         )
         candidates = _candidates(settings, task, judges, policy, origin)
@@ -110,12 +116,19 @@ def run(
         task = dataclasses.replace(task, runtime=judges.proposed, reference_s=reference_s)
         parameters = list(policy.parameters()) if settings.finetune.parameters == "all" else policy.conditioning_and_heads()
         learner = new_learner(policy, parameters=parameters, seed=settings.seed)
+        start = _start(settings, task, candidates) if _explores(policy, objective) else None
+        spent = settings.finetune.zero_shot_samples + (0 if start is None else len(start))
+        updates = max(1, (settings.finetune.evaluations - spent) // settings.learner.samples_per_update)
+        learn_config = dataclasses.replace(settings.learner, updates=min(settings.learner.updates, updates))
+        exploration = None
+        if start is not None:
+            exploration = Exploration(learner, task, predictor=judges.predictor, config=learn_config, start=start)
         if (folder / SNAPSHOT).exists():
             extra = restore_snapshot(folder / SNAPSHOT, learner, run=own.name)
             if judges.screened is not None:
                 judges.screened.restore(extra["screened"])
-        updates = max(1, (settings.finetune.evaluations - settings.finetune.zero_shot_samples) // settings.learner.samples_per_update)
-        learn_config = dataclasses.replace(settings.learner, updates=min(settings.learner.updates, updates))
+            if exploration is not None:
+                exploration.restore(extra["exploration"])
         tracker = open_tracker(
             settings.tracker, folder, name=settings.workload.name, run_id=run_id(folder), resume_step=learner.update, run_config=config
         )
@@ -144,13 +157,15 @@ def run(
 
         def snapshot() -> None:
             state = None if judges.screened is None else judges.screened.state()
-            save_snapshot(folder / SNAPSHOT, learner, run=own.name, extra={"screened": state})
+            searched = None if exploration is None else exploration.state()
+            save_snapshot(folder / SNAPSHOT, learner, run=own.name, extra={"screened": state, "exploration": searched})
 
         try:
             result = finetune(
                 learner,
                 task,
                 candidates,
+                exploration=exploration,
                 predictor=judges.predictor,
                 compare=None if judges.compare is None else compare,
                 reward=relative_reward(settings.reward),
@@ -190,6 +205,19 @@ def _policy(settings: FinetuneSettings) -> tuple[Policy, Origin]:
         return policy, Origin(placer="gdp", seed=settings.seed)
     resolved = resolve(settings.init)
     return load(str(resolved.folder)), Origin(placer="gdp", policy=resolved.name, revision=resolved.revision, seed=settings.seed)
+
+
+def _explores(policy: Policy, objective: Objective) -> bool:
+    """Whether the policy takes part in a search; else it samples whole placements."""
+    return policy.can_hold and objective == "step_time"
+
+
+def _start(settings: FinetuneSettings, task: Task, candidates: Sequence[Candidate]) -> Int32[np.ndarray, "starts ops"]:
+    """Where the search starts: the points of any local search with this budget, and the policy's first placement."""
+    partitions = partitions_to_start_from(settings.finetune.evaluations)
+    points = starting_points(task.graph, task.cluster, num_partitions=partitions, seed=settings.seed)
+    own = [candidate.placement.device[None] for candidate in candidates if candidate.name == ZERO_SHOT]
+    return np.concatenate([*own, points])
 
 
 def _candidates(settings: FinetuneSettings, task: Task, judges: Judges, policy: Policy, origin: Origin) -> list[Candidate]:

@@ -22,6 +22,7 @@ from gdp.cluster import Cluster
 from gdp.errors import InputError
 from gdp.graph import Graph
 from gdp.learn.config import LearnConfig
+from gdp.learn.explore import Exploration
 from gdp.learn.finalists import Compare, Judgement, judge, verdict
 from gdp.learn.imitation import group_decisions
 from gdp.learn.learner import Incumbent, Learner
@@ -42,7 +43,7 @@ class FinetuneConfig:
     """What fine-tuning spends, and on what."""
 
     evaluations: int
-    """placements that the policy may try, those of the candidate `zero-shot` among them; rounded down to whole updates, at least one."""
+    """placements that may be tried, those of the candidate `zero-shot` and the starting points of the search among them; rounded down to whole updates, at least one."""
     zero_shot_samples: int
     """simulated placements of the policy before it learns, for the candidate `zero-shot`."""
     search_evaluations: int
@@ -50,7 +51,7 @@ class FinetuneConfig:
     parameters: Literal["conditioning_and_heads", "all"]
     """what moves: the layers that condition the policy on the graph and its heads, or everything."""
     max_groups: int
-    """decisions; a larger graph is grouped more coarsely."""
+    """decisions of a policy that samples whole placements; a larger graph is grouped more coarsely."""
 
     def __post_init__(self) -> None:
         for name, value, least in (
@@ -95,6 +96,7 @@ def finetune(
     task: Task,
     candidates: Sequence[Candidate],
     *,
+    exploration: Exploration | None,
     predictor: Runtime,
     compare: Compare | None,
     reward: TaskReward,
@@ -103,7 +105,7 @@ def finetune(
     origin: Origin,
     watch: Watch,
 ) -> FinetuneResult:
-    """Learns on one task from where `learner` stands, then gives the verdict.
+    """Learns on one task from where `learner` stands, then gives the verdict: by `exploration` where there is one, else from whole placements that the policy samples.
 
     `candidates` are the placements that need no learning (`simple_candidates`); the policy learns from its own alone, the zero-shot one first, whose evaluations
     count with its own. The task's runtime evaluates what the policy proposes (it may predict most of a batch), `predictor`
@@ -116,7 +118,8 @@ def finetune(
             learner.offer_own(task, own, objective=objective)
             learner.offer(task, own, objective=objective)
             learner.evaluations += candidate.placement.origin.evaluations
-    for update in learn(learner, FixedTasks(tasks=(task,)), reward, config=config, objective=objective):
+    updates = learn(learner, FixedTasks(tasks=(task,)), reward, config=config, objective=objective)
+    for update in updates if exploration is None else exploration.updates(reward):
         learner.curve.append(
             (learner.evaluations, _own_best_s(learner, task, objective), update.metrics.get("train/sampled_ratio", np.inf))
         )

@@ -34,7 +34,7 @@ class Update:
 
 def learn(learner: Learner, source: TaskSource, reward: TaskReward, *, config: LearnConfig, objective: Objective) -> Iterator[Update]:
     """Moves `learner` forward, update by update, from where it stands to `config.updates`."""
-    while learner.update < config.updates and not _patience_is_over(learner, config):
+    while learner.update < config.updates and not patience_is_over(learner, config):
         began = time.perf_counter()
         learner.update += 1
         tasks = [source(learner.numpy_generator) for _ in range(config.tasks_per_update)]
@@ -84,7 +84,7 @@ def improve(
 ) -> tuple[list[PPOLoss], list[float], float]:
     """PPO on the placements of one update: every step averages the gradients of all tasks. Returns all losses, each with what was minimised in all, and the mean gradient norm."""
     for group in learner.optimizer.param_groups:
-        group["lr"] = _learning_rate(learner.update, config)
+        group["lr"] = learning_rate(learner.update, config)
     parameters = [parameter for group in learner.optimizer.param_groups for parameter in group["params"]]
     losses, totals, norms = [], [], []
     for _ in range(config.epochs):
@@ -151,12 +151,14 @@ def _rollout_metrics(learner: Learner, tasks: list[Task], rollouts: list[Rollout
     return metrics
 
 
-def _learning_rate(update: int, config: LearnConfig) -> float:
+def learning_rate(update: int, config: LearnConfig) -> float:
+    """Of an update: linear from the first to the last."""
     done = (update - 1) / max(config.updates - 1, 1)
     return config.learning_rate + (config.final_learning_rate - config.learning_rate) * done
 
 
-def _patience_is_over(learner: Learner, config: LearnConfig) -> bool:
+def patience_is_over(learner: Learner, config: LearnConfig) -> bool:
+    """Whether the incumbents have not got better for as many updates as the configuration waits."""
     return 0 < config.patience_updates <= learner.update - learner.last_improvement
 
 

@@ -1,7 +1,9 @@
 """A region of a placement decided anew, everything else held: the policy's part in a search over large neighbourhoods (Shaw, CP 1998)."""
 
+import dataclasses
+
 import numpy as np
-from jaxtyping import Bool, Int64
+from jaxtyping import Bool, Float32, Int64
 
 from gdp.errors import InputError
 from gdp.features.graph_tensors import GraphTensors
@@ -12,8 +14,21 @@ from gdp.policy.schedule import Decisions, walk
 _COLDEST, _HOTTEST = 0.1, 0.9
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class RegionDecision:
+    """What a policy decided of a region."""
+
+    device: Int64[np.ndarray, " groups"]
+    free: Bool[np.ndarray, " groups"]
+    log_prob: Float32[np.ndarray, " groups"]
+    """under the policy at temperature 1, whatever it was drawn at; 0 for what was held."""
+
+
 class RegionDecoder:
     """A policy on one graph, which it encodes once; a `gdp.baselines.region_moves.Redecide`."""
+
+    last: RegionDecision
+    """the latest decision."""
 
     def __init__(self, policy: Policy, x: GraphTensors) -> None:
         if not policy.can_hold:
@@ -37,4 +52,5 @@ class RegionDecoder:
             possible=np.zeros((0, 0, 0), np.bool_),
         )
         walk(self._x.ops, self._groups, self._scorer, decided, program_order=bool(self._x.program_order))
-        return np.asarray(decided.device[0])
+        self.last = RegionDecision(device=decided.device[0], free=free, log_prob=decided.log_prob[0])
+        return self.last.device
