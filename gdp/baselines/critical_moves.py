@@ -7,7 +7,7 @@ Management Science 42, 1996); the moves, and that blocks of any size make them, 
 """
 
 import numpy as np
-from jaxtyping import Int32
+from jaxtyping import Float64, Int32, Int64
 
 from gdp.baselines.neighbourhood import Neighbourhood
 from gdp.cluster import Cluster
@@ -50,22 +50,22 @@ class CriticalMoves:
                 return np.asarray(changed[self._neighbourhood.group_of_op])
         return None
 
-    def waiting_group(self, generator: np.random.Generator) -> int | None:
-        """One that waits or is waited for, the likelier the longer the wait; None when nothing waits."""
+    def waiting_groups(self, draws: int, generator: np.random.Generator) -> Int64[np.ndarray, " groups"]:
+        """Groups that wait or are waited for, ascending: `draws` times one, the likelier the longer the wait; none when nothing waits."""
         if not len(self._likelihood) or not self._likelihood[-1] > 0:
-            return None
+            return np.zeros(0, np.int64)
         assert self._waits is not None
-        drawn = self._drawn(generator)
-        op = self._waits.blocker[drawn] if generator.random() < 0.5 else self._waits.blocked[drawn]
-        return int(self._neighbourhood.group_of_op[op])
+        drawn = self._drawn(generator.random(draws))
+        op = np.where(generator.random(draws) < 0.5, self._waits.blocker[drawn], self._waits.blocked[drawn])
+        return np.unique(self._neighbourhood.group_of_op[op]).astype(np.int64)
 
-    def _drawn(self, generator: np.random.Generator) -> int:
-        return int(np.searchsorted(self._likelihood, generator.random() * self._likelihood[-1], side="right"))
+    def _drawn(self, share: Float64[np.ndarray, " draws"]) -> Int64[np.ndarray, " draws"]:
+        return np.asarray(np.searchsorted(self._likelihood, share * self._likelihood[-1], side="right"))
 
     def _remove_a_wait(self, group_device: np.ndarray, generator: np.random.Generator) -> None:
         waits, put = self._waits, self._neighbourhood.put
         assert waits is not None
-        drawn = self._drawn(generator)
+        drawn = int(self._drawn(generator.random(1))[0])
         blocker, blocked = (int(self._neighbourhood.group_of_op[end[drawn]]) for end in (waits.blocker, waits.blocked))
         destination, anywhere = int(waits.destination[drawn]), int(generator.integers(self._neighbourhood.num_devices))
         first = generator.random() < 0.5

@@ -1,7 +1,8 @@
 """Moves that decide a whole region anew, everything else held: search over large neighbourhoods (Shaw, CP 1998; Pisinger and Ropke, 2010).
 
-A region lies around an op that the present step waits for, or around any that works: a block of one of the neighbourhood's coarsenings, or a stretch of the stage order.
-Who decides it is handed over: a policy that was taught to (`gdp.policy.region`).
+Most regions are sets of groups that the present step waits for or that wait, drawn the likelier the longer the wait, wherever in the graph they lie; others are a block of one of
+the neighbourhood's coarsenings, or a stretch of the stage order, around one of them or around any group that works. Who decides a region is handed over: a policy that was
+taught to (`gdp.policy.region`).
 """
 
 from typing import Protocol, runtime_checkable
@@ -12,8 +13,11 @@ from jaxtyping import Bool, Int32, Int64
 from gdp.baselines.critical_moves import CriticalMoves
 from gdp.baselines.neighbourhood import Neighbourhood
 
-_AROUND_A_WAIT, _BLOCK = 0.5, 0.5
-"""Of regions: the shares of those around something that is waited for, and of those that are blocks."""
+_WAITS = 0.8
+"""The share of regions that are what is waited for; of the others, half lie around something that is waited for, and half are blocks."""
+
+_MOST_WAITS = 200
+"""Draws for such a region, at most; the logarithm of their number is uniform."""
 
 _LARGEST_SHARE = 1 / 4
 """Of all groups, in a stretch of the order."""
@@ -51,11 +55,16 @@ class RegionMoves:
         return None
 
     def _region(self, generator: np.random.Generator) -> Int64[np.ndarray, " region"]:
+        if generator.random() < _WAITS:
+            draws = int(np.exp(generator.uniform(np.log(2), np.log(_MOST_WAITS))))
+            waiting = self._critical.waiting_groups(draws, generator)
+            if len(waiting):
+                return waiting
         around = self._neighbourhood
-        center = self._critical.waiting_group(generator) if generator.random() < _AROUND_A_WAIT else None
-        if center is None:
-            center = int(generator.choice(around.works))
-        if generator.random() < _BLOCK:
+        center = int(generator.choice(around.works))
+        if generator.random() < 0.5:
+            center = int(next(iter(self._critical.waiting_groups(1, generator)), center))
+        if generator.random() < 0.5:
             level = int(generator.integers(len(around.blocks)))
             members = around.blocks[level][around.block_of_group[level][center]]
             if len(members) > 1:
