@@ -7,12 +7,11 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 
 from gdp.cli.pretraining_tasks import pretraining_source
+from gdp.cli.run_folder import TARGETS
 from gdp.cli.train_config import TrainConfig
 from gdp.cluster import Cluster
 from gdp.errors import InputError
 from gdp.learn.targets import Targets
-
-_TARGETS = "targets"
 
 _own: Targets | None = None
 """Of a worker process."""
@@ -21,7 +20,7 @@ _own: Targets | None = None
 def open_targets(settings: TrainConfig, cluster: Cluster | None) -> Targets:
     """The targets of a run, in its folder."""
     return Targets(
-        settings.run_dir / _TARGETS,
+        settings.run_dir / TARGETS,
         pretraining_source(settings, cluster),
         evaluations=settings.imitation.search_evaluations,
         objective=settings.reward.objective,

@@ -29,6 +29,8 @@ from gdp.learn.snapshots import lock_folder
 SNAPSHOT = "snapshot.pt"
 CLUSTER = "cluster.yaml"
 METRICS = "metrics.jsonl"
+TARGETS = "targets"
+"""Searched placements to imitate, which a run may be given beforehand."""
 _RUN_ID, _IDENTITY, _CONFIG = "run_id", "identity.json", "config.yaml"
 _STARTED = (_IDENTITY, CLUSTER, "profile.json", "journal.jsonl", "comparisons.json", METRICS)
 """What a run keeps from its start on."""
@@ -70,7 +72,9 @@ def holds_run_of(folder: Path, config: dict[str, Any], *, resume: Literal["auto"
     if not os.path.isdir(folder):
         raise InputError(f"run_dir is {folder}, which is a file; name a folder")
     if not _is_ours(folder):
-        others = sorted(path.name for path in folder.iterdir() if path.name != ".lock" and not path.name.startswith(f".{_RUN_ID}."))
+        others = sorted(
+            path.name for path in folder.iterdir() if path.name not in (".lock", TARGETS) and not path.name.startswith(f".{_RUN_ID}.")
+        )
         if others:
             raise InputError(f"the folder {folder} holds files that no run wrote ({', '.join(others[:3])}); name another run_dir")
         return False

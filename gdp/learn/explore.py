@@ -69,7 +69,6 @@ class Exploration:
                 tried.append(self._search.step(learner.numpy_generator))
                 if tried[-1].by_region[0]:
                     regions.append((self._decoder.last, number))
-            searched = time.perf_counter()
             after, before = self._measured(tried)
             learner.evaluations += len(tried)
             best = min(range(len(tried)), key=lambda number: after[number].step_time_s if after[number].num_runs else np.inf)
@@ -87,7 +86,6 @@ class Exploration:
                 "train/evaluations": float(learner.evaluations),
                 "explore/regions": float(len(regions)),
                 "time/rollouts_s": measured - began,
-                "time/search_s": searched - began,
                 "time/update_s": time.perf_counter() - began,
             }
             ratios = [measurement.step_time_s / task.reference_s for measurement in after if measurement.status == Status.OK]

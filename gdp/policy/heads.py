@@ -17,7 +17,7 @@ from gdp.features.config import DEVICE_FEATURES, PAIR_FEATURES
 from gdp.features.graph_tensors import GraphTensors
 from gdp.policy.feedback import FEEDBACK_FEATURES
 from gdp.policy.initialise import dense, embedding
-from gdp.policy.schedule import SCHEDULE_FEATURES
+from gdp.policy.schedule_features import SCHEDULE_FEATURES
 from gdp.policy.superposition import SuperposedDense
 
 

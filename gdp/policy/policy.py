@@ -23,8 +23,9 @@ from gdp.policy.feedback import FEEDBACK_FEATURES, feedback
 from gdp.policy.group_flow import as_numpy, group_flow
 from gdp.policy.heads import DeviceEmbedding, PairHead
 from gdp.policy.initialise import zero_dense
-from gdp.policy.schedule import SCHEDULE_FEATURES, Scorer, free_decisions, walk
 from gdp.policy.schedule import Decisions as WalkDecisions
+from gdp.policy.schedule import Scorer, free_decisions, walk
+from gdp.policy.schedule_features import SCHEDULE_FEATURES
 from gdp.policy.superposition import Conditioner
 
 _MASKED = -1e9

@@ -63,14 +63,31 @@ def test_regions_lie_around_what_waits():
     critical = CriticalMoves(GRAPH, ON, neighbourhood, predictor=SIMULATOR)
     critical.see(placement(neighbourhood))
     generator = np.random.default_rng(0)
-    waiting = {critical.waiting_group(generator) for _ in range(3000)}
-    share = len(waiting) / neighbourhood.num_groups
-    assert share < 0.6
+    waiting = set(critical.waiting_groups(3000, generator).tolist())
+    assert len(waiting) / neighbourhood.num_groups < 0.6
     for _ in range(600):
         proposer.propose(placement(neighbourhood), generator)
-    small = [free for free in asked if free.sum() <= 3]
-    hit = np.mean([any(free[group] for group in waiting) for free in small])
-    assert hit > min(1.0, share + 0.15)
+    of_waits = [all(group in waiting for group in np.flatnonzero(free)) for free in asked]
+    assert 0.75 < np.mean(of_waits) < 0.95
+    assert len(set(range(neighbourhood.num_groups)) - set(np.flatnonzero(np.any(asked, axis=0)))) < 0.1 * neighbourhood.num_groups
+
+
+def test_the_likelier_the_longer_the_wait():
+    neighbourhood = Neighbourhood(GRAPH, ON)
+    critical = CriticalMoves(GRAPH, ON, neighbourhood, predictor=SIMULATOR)
+    assert not len(critical.waiting_groups(5, np.random.default_rng(0)))  # nothing was seen yet
+    critical.see(placement(neighbourhood))
+    waits = critical._waits
+    assert waits is not None
+    seconds = np.zeros(neighbourhood.num_groups)
+    for ends in (waits.blocker, waits.blocked):
+        np.add.at(seconds, neighbourhood.group_of_op[ends], waits.seconds / 2)
+    drawn = np.zeros(neighbourhood.num_groups)
+    generator = np.random.default_rng(0)
+    for _ in range(20_000):
+        drawn[critical.waiting_groups(1, generator)] += 1
+    # five standard deviations of a share of 20 000 draws are at most 0.018
+    assert np.abs(drawn / 20_000 - seconds / seconds.sum()).max() < 0.018
 
 
 def test_a_region_that_stays_as_it_is_is_no_move():

@@ -12,7 +12,7 @@ from gdp.cluster import Cluster
 from gdp.features.featurize import featurize
 from gdp.placement import Origin, Placement
 from gdp.policy.policy import follow_schedule
-from gdp.policy.schedule import SCHEDULE_FEATURES
+from gdp.policy.schedule_features import SCHEDULE_FEATURES
 from gdp.runtime.simulator import Simulator
 
 
