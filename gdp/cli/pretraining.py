@@ -201,12 +201,13 @@ class _Session:
         return result.metrics | {"valid/best_so_far": self.best_score, "time/validation_s": time.perf_counter() - began}
 
     def _save_checkpoint(self, result: Validated | None) -> None:
+        config = (self.settings.run_dir / "config.yaml").read_text(encoding="utf-8").splitlines(keepends=True)
         save_checkpoint(
             self.settings.run_dir / CHECKPOINT,
             self.learner.policy,
             card=self._card(result),
             metrics=None if result is None else result.metrics,
-            train_config=(self.settings.run_dir / "config.yaml").read_text(encoding="utf-8"),
+            train_config="".join(line for line in config if not line.startswith("run_dir:")),  # others need not know where
             replace=True,
         )
 
@@ -231,7 +232,8 @@ class _Session:
         return Card(
             name=settings.name,
             summary=f"A device-placement policy of the GDP family ({settings.policy.decoding} decoding, {settings.policy.passes} passes), "
-            f"pretrained in the simulator for {self.learner.update} updates on {settings.reward.objective.replace('_', ' ')}.",
+            f"pretrained in the simulator on {settings.reward.objective.replace('_', ' ')}: {self.learner.imitation_step} steps of imitation of searched placements, "
+            f"{self.learner.update} updates of PPO.",
             recipe=shlex.join(without_run_dir(self.typed)),
             commit=source_commit(),
             corpus=f"{workload.num_tasks} pairs of graph and cluster, {100 * workload.synthetic_fraction:.0f} % of the graphs synthetic{named}",
