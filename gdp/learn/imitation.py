@@ -68,7 +68,7 @@ def imitate(
 
     Step `i` is taught by task `numbers[i]`; `target_of` gives it with its placement, `None` when nothing that runs is known.
     """
-    if config.region_share and not learner.policy.can_hold:
+    if len(numbers) and config.region_share and not learner.policy.can_hold:
         raise InputError(
             f"imitation.region_share is {config.region_share}, but only a policy of one sequential pass can hold groups; set it to 0, or policy.passes=1 policy.decoding=sequential"
         )
