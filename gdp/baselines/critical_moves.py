@@ -12,6 +12,7 @@ from jaxtyping import Float64, Int32, Int64
 from gdp.baselines.neighbourhood import Neighbourhood
 from gdp.cluster import Cluster
 from gdp.graph import Graph
+from gdp.measurement import Timeline
 from gdp.placement import Origin, Placement
 from gdp.runtime.critical_waits import CriticalWaits, CriticalWaitsOf, Reason
 from gdp.runtime.simulator import Simulator
@@ -30,11 +31,12 @@ class CriticalMoves:
         self._waits: CriticalWaits | None = None
         self._likelihood = np.zeros(0)
 
-    def see(self, device: Int32[np.ndarray, " ops"]) -> None:
-        """Simulates the placement that is to be changed, with its timeline; memory that overflows is no obstacle."""
+    def see(self, device: Int32[np.ndarray, " ops"]) -> Timeline | None:
+        """Simulates the placement that is to be changed, and returns the timeline; memory that overflows is no obstacle, an invalid placement has none."""
         timeline = self._predictor(self._graph, self._cluster, Placement(device=device, origin=Origin(placer="critical-moves"))).timeline
         self._waits = None if timeline is None else self._waits_of(device, timeline)
         self._likelihood = np.zeros(0) if self._waits is None else np.cumsum(self._waits.seconds)
+        return timeline
 
     def propose(self, device: Int32[np.ndarray, " ops"], generator: np.random.Generator) -> Int32[np.ndarray, " ops"] | None:
         """A changed copy of the placement last seen; None when it waits for nothing, or nothing that was drawn changes it."""

@@ -3,8 +3,9 @@
 Moves, at random: a block of groups to another device, a group or a block to the device of a neighbour (the likelier the more bytes pass between them), work from the
 busiest device to another, a stretch of the stage order to one device, two groups swapped. Blocks are the groups of ever coarser
 coarsenings, so that one move can carry a whole branch or layer. With a simulator that predicts, most moves remove what the present placement's step waits for instead
-(`gdp.baselines.critical_moves`); with somebody who can decide a region anew, a part of the moves is left to them (`gdp.baselines.region_moves`). A worse placement is
-accepted with probability `exp(-relative loss / temperature)`; the temperature falls geometrically over the budget.
+(`gdp.baselines.critical_moves`); with somebody who can decide a region anew, a part of the moves is left to them (`gdp.baselines.region_moves`); with a judge, the most
+promising of several moves is tried (`gdp.baselines.move_judge`). A worse placement is accepted with probability `exp(-relative loss / temperature)`; the temperature falls
+geometrically over the budget.
 """
 
 import dataclasses
@@ -14,6 +15,7 @@ import numpy as np
 from jaxtyping import Bool, Int32
 
 from gdp.baselines.critical_moves import CriticalMoves
+from gdp.baselines.move_judge import MoveJudge
 from gdp.baselines.neighbourhood import Neighbourhood
 from gdp.baselines.region_moves import Redecide, RegionMoves
 from gdp.baselines.score import scores
@@ -26,13 +28,16 @@ from gdp.measurement import Measurement, MeasurementBatch, Objective, Runtime
 from gdp.placement import Origin, Placement
 from gdp.runtime.simulator import Simulator
 
-_FIRST_TEMPERATURE, _LAST_TEMPERATURE = 0.01, 0.0003
+_FIRST_TEMPERATURE, _LAST_TEMPERATURE = 0.001, 0.0001
 
 _REGIONS = 0.3
 """The share of moves that decide a region anew, where somebody can."""
 
 _CRITICAL = 0.7
 """The share of the other moves that remove a wait, where there is a simulator to see them."""
+
+_MOST_CANDIDATES = 64
+"""From which a judge chooses. The logarithm of their number is uniform: a judge prefers small sure gains, and of few candidates even the best may be a large change."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -51,13 +56,15 @@ class LocalSearch:
     predictor: Simulator | None = None
     redecide: Callable[[Graph, Cluster], Redecide] | None = None
     """makes who decides regions anew; needs a predictor, too."""
+    judge: Callable[[Graph, Cluster], MoveJudge] | None = None
+    """makes who chooses among candidates; needs a predictor, too."""
 
     def __post_init__(self) -> None:
         if self.evaluations < 1 or self.batch_size < 1:
             raise InputError(
                 f"LocalSearch is given {self.evaluations} evaluations in batches of {self.batch_size}; it needs at least 1 of each"
             )
-        assert self.redecide is None or self.predictor is not None
+        assert self.predictor is not None or (self.redecide is None and self.judge is None)
 
     def __call__(self, graph: Graph, cluster: Cluster) -> Placement:
         return self.search(graph, cluster).placement
@@ -121,6 +128,7 @@ class SearchUnderWay:
         if config.redecide is not None:
             assert self._critical is not None
             self._regions = RegionMoves(self._neighbourhood, self._critical, config.redecide(graph, cluster))
+        self._judge = None if config.judge is None else config.judge(graph, cluster)
         measurements = config.runtime.batch(graph, cluster, start)
         seconds = scores(measurements, cluster, objective=config.objective)
         self.tried_s: list[float] = seconds.tolist()
@@ -177,12 +185,23 @@ class SearchUnderWay:
             proposal = self._regions.propose(self.current, generator)
             if proposal is not None:
                 return proposal, True
+        if self._judge is None or not self._seen:
+            return self._change(generator)[0], False
+        count = int(np.exp(generator.uniform(0, np.log(_MOST_CANDIDATES + 1))))
+        changes = [self._change(generator) for _ in range(count)]
+        candidates, removes_wait = np.stack([device for device, _ in changes]), np.array([removes for _, removes in changes])
+        return candidates[self._judge.choose(candidates, removes_wait) if count > 1 else 0], False
+
+    def _change(self, generator: np.random.Generator) -> tuple[Int32[np.ndarray, " ops"], bool]:
+        """A changed placement, and whether the change removes a wait."""
         if self._critical is not None and generator.random() < _CRITICAL:
             proposal = self._critical.propose(self.current, generator)
             if proposal is not None:
-                return proposal, False
+                return proposal, True
         return self._neighbourhood.propose(self.current, generator), False
 
     def _see(self) -> None:
-        if self._critical is not None:
-            self._critical.see(self.current)
+        timeline = None if self._critical is None else self._critical.see(self.current)
+        self._seen = timeline is not None
+        if self._judge is not None and timeline is not None:
+            self._judge.see(self.current, timeline)

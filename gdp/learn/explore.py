@@ -27,6 +27,7 @@ from gdp.learn.regions import random_regions
 from gdp.learn.task import Task, TaskReward
 from gdp.measurement import Measurement, Status
 from gdp.placement import Origin, Placement
+from gdp.policy.judge import judge_maker
 from gdp.policy.region import RegionDecision, RegionDecoder
 from gdp.runtime.simulator import Simulator
 
@@ -49,6 +50,7 @@ class Exploration:
             seed=0,
             predictor=predictor,
             redecide=self._redecider,
+            judge=judge_maker(learner.policy.judge),
         )
         self._search = search.begin(task.graph, task.cluster, start)
         if learner.update == 0:

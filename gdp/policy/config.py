@@ -43,14 +43,16 @@ class PolicyConfig:
     """how strongly it prefers the device to which the fewest seconds of transfers lead."""
     max_devices: int = 16
     """largest cluster served: slot embeddings."""
+    judge_width: int = 0
+    """width of the network that judges changes of a placement before search tries them; 0 leaves it out."""
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
-            if field.type is int and value < 1 and field.name not in ("attention_layers", "sage_layers"):
+            if field.type is int and value < 1 and field.name not in ("attention_layers", "sage_layers", "judge_width"):
                 raise InputError(f"{field.name} of the policy is {value}; it must be at least 1")
-        if self.attention_layers < 0 or self.sage_layers < 0:
-            raise InputError("attention_layers and sage_layers of the policy must not be negative")
+        if min(self.attention_layers, self.sage_layers, self.judge_width) < 0:
+            raise InputError("attention_layers, sage_layers and judge_width of the policy must not be negative")
         if self.hidden % self.heads:
             raise InputError(f"hidden of the policy is {self.hidden}, no multiple of its {self.heads} heads; change either")
         if self.decoding not in ("sequential", "independent"):

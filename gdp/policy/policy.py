@@ -23,6 +23,7 @@ from gdp.policy.feedback import FEEDBACK_FEATURES, feedback
 from gdp.policy.group_flow import as_numpy, group_flow
 from gdp.policy.heads import DeviceEmbedding, PairHead
 from gdp.policy.initialise import zero_dense
+from gdp.policy.judge import JudgeNetwork
 from gdp.policy.schedule import Decisions as WalkDecisions
 from gdp.policy.schedule import Scorer, free_decisions, walk
 from gdp.policy.schedule_features import SCHEDULE_FEATURES
@@ -78,6 +79,7 @@ class Policy(nn.Module):
             generator=generator,
         )
         self.revise = zero_dense(config.head_width + len(FEEDBACK_FEATURES), config.hidden)
+        self.judge = JudgeNetwork(config.judge_width, generator=generator) if config.judge_width else None
 
     @torch.no_grad()
     def sample(self, x: GraphTensors, *, num_samples: int, temperature: float, generator: torch.Generator) -> Decisions:

@@ -10,6 +10,7 @@ from gdp.features.featurize import featurize
 from gdp.graph import Graph
 from gdp.measurement import Runtime
 from gdp.placement import Origin, Placement
+from gdp.policy.judge import judge_maker
 from gdp.policy.policy import Policy
 from gdp.policy.region import RegionDecoder
 from gdp.runtime.simulator import Simulator
@@ -37,7 +38,12 @@ class PolicySearch:
     def search(self, graph: Graph, cluster: Cluster) -> SearchResult:
         """The best placement, and the best time after each evaluation."""
         found = LocalSearch(
-            runtime=self.runtime, evaluations=self.evaluations, seed=self.seed, predictor=self.predictor, redecide=self._decoder
+            runtime=self.runtime,
+            evaluations=self.evaluations,
+            seed=self.seed,
+            predictor=self.predictor,
+            redecide=self._decoder,
+            judge=judge_maker(self.policy.judge),
         ).search(graph, cluster)
         origin = Origin(
             placer="gdp-search", policy=self.name, revision=self.revision, seed=self.seed, evaluations=found.placement.origin.evaluations
