@@ -17,6 +17,7 @@ from gdp.cli.report_data import section
 from gdp.cli.run_folder import source_commit, without_run_dir
 from gdp.cli.runtimes import Judges
 from gdp.hub import Card, save_checkpoint
+from gdp.hub.card import base_model_of
 from gdp.learn.finetune import FinetuneResult
 from gdp.learn.task import Task
 from gdp.measurement import Measurement, Objective, Status
@@ -86,7 +87,7 @@ def write_checkpoint(folder: Path, policy: Policy, task: Task, result: FinetuneR
         seeds=() if origin.seed is None else (origin.seed,),
         results=(),
         limits="Meant for this graph on this cluster.",
-        base_model=f"{origin.policy}@{origin.revision}" if origin.policy and re.fullmatch(r"[\w.-]+(/[\w.-]+)?", origin.policy) else None,
+        base_model=base_model_of(origin.policy, origin.revision),
     )
     save_checkpoint(folder, policy, card=card, replace=True)
 

@@ -4,7 +4,7 @@ import dataclasses
 import math
 import shlex
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ import torch
 from rich.console import Console
 
 from gdp.cli.configured_cluster import configured_cluster
+from gdp.cli.pretraining_judge import teach_judge
 from gdp.cli.pretraining_targets import open_targets, search_targets
 from gdp.cli.pretraining_tasks import pretraining_source, pretraining_validation
 from gdp.cli.process import stop_signal
@@ -30,8 +31,10 @@ from gdp.cli.run_folder import (
     without_run_dir,
 )
 from gdp.cli.train_config import TrainConfig
-from gdp.hub.card import Card, Result
-from gdp.hub.checkpoint import save_checkpoint
+from gdp.cluster import Cluster
+from gdp.hub.card import Card, Result, base_model_of
+from gdp.hub.checkpoint import read_config, save_checkpoint
+from gdp.hub.load import load, resolve
 from gdp.learn.imitation import imitate
 from gdp.learn.learner import Learner, new_learner
 from gdp.learn.loop import learn
@@ -51,13 +54,14 @@ _NO_SCORE = math.inf
 def pretrain(settings: TrainConfig, config: dict[str, Any], typed: Sequence[str]) -> int:
     """Runs to the end, or until it is asked to stop; `config` is the resolved configuration behind `settings`, `typed` the command line. Returns the exit code."""
     mode = wandb_mode(settings.tracker)
+    settings, origin = _from_where(settings)
     console = Console(stderr=True, soft_wrap=True, highlight=False)
     folder = settings.run_dir
     continues = holds_run_of(folder, config, resume=settings.resume)
     cluster = configured_cluster(settings.cluster, settings.cluster_source, kept=folder / CLUSTER if continues else None)
     source, validation = pretraining_source(settings, cluster), pretraining_validation(settings)
     targets = open_targets(settings, cluster)
-    own = identity(config, program=None, cluster=None if cluster is None else cluster.sha256, policy=None)
+    own = identity(config, program=None, cluster=None if cluster is None else cluster.sha256, policy=origin)
     with stop_signal() as stop, run_folder(folder, config, own, cluster=cluster, resume=settings.resume):
         session = _Session.open(settings, config, own, typed, source=source, targets=targets, validation=validation)
         console.print(
@@ -65,8 +69,9 @@ def pretrain(settings: TrainConfig, config: dict[str, Any], typed: Sequence[str]
             markup=False,
         )
         try:
+            session.teach_judge(cluster, stopped=stop, console=console)
             missing = targets.missing(session.imitation_order)
-            if missing:
+            if missing and not stop():
                 with progress_bar(console, "searching placements to imitate", total=len(missing)) as advance:
                     search_targets(settings, cluster, missing, stopped=stop, advance=lambda done: advance(done, ""))
             asked = stop()
@@ -116,7 +121,7 @@ class _Session:
         validation: Validation | None,
     ) -> "_Session":
         """Builds the learner, and puts it into the state of the folder's snapshot where there is one."""
-        policy = Policy(settings.policy, settings.features, generator=torch.Generator().manual_seed(settings.seed))
+        policy = _first_policy(settings)
         learner = new_learner(policy, parameters=list(policy.parameters()), seed=settings.seed)
         folder, best_score = settings.run_dir, _NO_SCORE
         if (folder / SNAPSHOT).exists():
@@ -144,6 +149,13 @@ class _Session:
     @property
     def imitation_order(self) -> list[int]:
         return imitation_order(self.settings.workload.num_tasks, steps=self.settings.imitation.steps, seed=self.settings.seed)
+
+    def teach_judge(self, cluster: Cluster | None, *, stopped: Callable[[], int], console: Console) -> None:
+        """Before anything else, since nothing else depends on it."""
+        if self.learner.policy.judge is not None:
+            figures = teach_judge(self.settings, cluster, self.learner.policy.judge, stopped=stopped, console=console)
+            if figures is not None:
+                self.tracker.log(figures, step=0)
 
     def updates(self, advance: Advance) -> Iterator[None]:
         """The warm-up, then the loop; between two steps the session is whole."""
@@ -184,6 +196,8 @@ class _Session:
 
     def finish(self) -> None:
         """The last snapshot, and the checkpoint where validation has not chosen one."""
+        if self.best_score == _NO_SCORE and self.validation is not None:
+            self._validate(self.validation)
         self.snapshot()
         if self.best_score == _NO_SCORE:
             self._save_checkpoint(None)
@@ -211,6 +225,16 @@ class _Session:
             replace=True,
         )
 
+    def _taught(self) -> list[str]:
+        """What the policy has been through."""
+        judging, learner, base = self.settings.judging, self.learner, self.own.policy
+        parts = [] if base is None else [f"from {base_model_of(self.settings.init, base[:12]) or 'another policy'} on"]
+        if learner.policy.judge is not None:
+            parts.append(f"a judge of moves taught by {judging.rounds * judging.tasks_per_round} searches")
+        if learner.imitation_step:
+            parts.append(f"{learner.imitation_step} steps of imitation of searched placements")
+        return [*parts, f"{learner.update} updates of PPO"]
+
     def _card(self, result: Validated | None) -> Card:
         settings, workload = self.settings, self.settings.workload
         results: list[Result] = []
@@ -232,16 +256,38 @@ class _Session:
         return Card(
             name=settings.name,
             summary=f"A device-placement policy of the GDP family ({settings.policy.decoding} decoding, {settings.policy.passes} passes), "
-            f"pretrained in the simulator on {settings.reward.objective.replace('_', ' ')}: {self.learner.imitation_step} steps of imitation of searched placements, "
-            f"{self.learner.update} updates of PPO.",
+            f"pretrained in the simulator on {settings.reward.objective.replace('_', ' ')}: {', '.join(self._taught())}.",
             recipe=shlex.join(without_run_dir(self.typed)),
             commit=source_commit(),
             corpus=f"{workload.num_tasks} pairs of graph and cluster, {100 * workload.synthetic_fraction:.0f} % of the graphs synthetic{named}",
             seeds=(settings.seed,),
+            base_model=base_model_of(settings.init, self.own.policy),
             results=tuple(results),
             limits=f"Trained on at most {workload.max_groups} decisions a graph and on clusters of {workload.random_cluster.min_devices} to "
             f"{workload.random_cluster.max_devices} devices, in simulation alone; where one device is best, it need not say so.",
         )
+
+
+def _from_where(settings: TrainConfig) -> tuple[TrainConfig, str | None]:
+    """The settings with the sizes of the policy that the run starts from, and that policy's revision."""
+    policy, features, revision = settings.policy, settings.features, None
+    if settings.init is not None:
+        resolved = resolve(settings.init)
+        known = read_config(resolved.folder)
+        policy = dataclasses.replace(known.policy, judge_width=known.policy.judge_width or policy.judge_width)
+        features, revision = known.features, resolved.revision
+    if settings.reward.objective != "step_time":
+        policy = dataclasses.replace(policy, judge_width=0)
+    return dataclasses.replace(settings, policy=policy, features=features), revision
+
+
+def _first_policy(settings: TrainConfig) -> Policy:
+    """A new policy, or the one to go on from, with a new judge where it has none."""
+    policy = Policy(settings.policy, settings.features, generator=torch.Generator().manual_seed(settings.seed))
+    if settings.init is not None:
+        known = {name: value for name, value in load(settings.init).state_dict().items() if name in policy.state_dict()}
+        policy.load_state_dict(policy.state_dict() | known)
+    return policy
 
 
 def _no_wandb(settings: TrainConfig) -> str:

@@ -26,7 +26,7 @@ def progress_bar(console: Console, title: str, *, total: int) -> Iterator[Advanc
         TimeRemainingColumn(),
     )
     with Progress(*columns, console=console, transient=False) as progress:
-        bar = progress.add_task(title, total=total, note="")
+        bar = progress.add_task(title, total=total, note="", visible=total > 0)
 
         def advance(completed: int, note: str) -> None:
             progress.update(bar, completed=completed, note=note)

@@ -31,6 +31,8 @@ CLUSTER = "cluster.yaml"
 METRICS = "metrics.jsonl"
 TARGETS = "targets"
 """Searched placements to imitate, which a run may be given beforehand."""
+JUDGE = "judge"
+"""What the judge of a policy is taught from, and its weights after every round."""
 _RUN_ID, _IDENTITY, _CONFIG = "run_id", "identity.json", "config.yaml"
 _STARTED = (_IDENTITY, CLUSTER, "profile.json", "journal.jsonl", "comparisons.json", METRICS)
 """What a run keeps from its start on."""

@@ -9,6 +9,7 @@ from gdp.features.config import FeatureConfig
 from gdp.hub.card import check_name
 from gdp.learn.config import MAX_SEED, LearnConfig, RewardConfig
 from gdp.learn.imitation import ImitationConfig
+from gdp.learn.judging import JudgingConfig
 from gdp.learn.sources import PretrainingConfig
 from gdp.learn.validation import ValidationConfig
 from gdp.policy.config import PolicyConfig
@@ -29,8 +30,11 @@ class TrainConfig:
     reward: RewardConfig
     learner: LearnConfig
     tracker: TrackerConfig
+    judging: JudgingConfig
     imitation: ImitationConfig
     validation: ValidationConfig
+    init: str | None
+    """a policy to go on from, as `gdp.hub.load` takes it, with its own `policy` and `features`; `None` for a new one."""
     name: str
     """of the checkpoint."""
     num_threads: int

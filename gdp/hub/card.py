@@ -17,6 +17,11 @@ def check_name(name: str) -> None:
         )
 
 
+def base_model_of(name: str | None, revision: str | None) -> str | None:
+    """How a card names the policy that a training went on from; `None` for a new one, and for a folder, which nobody else has."""
+    return f"{name}@{revision}" if name and re.fullmatch(r"[\w.-]+(/[\w.-]+)?", name) else None
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Result:
     """What the policy reached on one graph, beside the best simple method."""

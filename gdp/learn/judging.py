@@ -75,6 +75,10 @@ class JudgedMoves:
     gain: Float32[np.ndarray, " moves"]
     """by how much the step got shorter, relative; -1 where the change does not run."""
 
+    @staticmethod
+    def none() -> "JudgedMoves":
+        return JudgedMoves(inputs=np.zeros((0, 2 * len(MOVE_FEATURES)), np.float32), gain=np.zeros(0, np.float32))
+
 
 def judged_moves(task: Task, network: JudgeNetwork | None, *, config: JudgingConfig, generator: np.random.Generator) -> JudgedMoves:
     """What one search of the task shows; the generator is consumed. The task's runtime must be a simulator."""
@@ -119,8 +123,7 @@ class _Recorder:
 
     def moves(self) -> JudgedMoves:
         if not self._gain:
-            nothing = np.zeros((0, 2 * len(MOVE_FEATURES)), np.float32)
-            return JudgedMoves(inputs=nothing, gain=np.zeros(0, np.float32))
+            return JudgedMoves.none()
         return JudgedMoves(inputs=np.concatenate(self._inputs), gain=np.concatenate(self._gain).astype(np.float32))
 
 

@@ -1,0 +1,155 @@
+"""Teaching the judge of a policy, round by round: searches in processes of their own, whose moves are kept in the run folder, then a network fitted to all that is known."""
+
+import dataclasses
+import multiprocessing
+import signal
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from pathlib import Path
+
+import numpy as np
+import torch
+from rich.console import Console
+from safetensors.torch import load_file, save
+
+from gdp.atomic_file import replacing
+from gdp.cli.pretraining_tasks import pretraining_source
+from gdp.cli.progress import progress_bar
+from gdp.cli.run_folder import JUDGE
+from gdp.cli.train_config import TrainConfig
+from gdp.cluster import Cluster
+from gdp.errors import InputError
+from gdp.learn.judging import JudgedMoves, judged_moves, teach
+from gdp.learn.sources import PretrainingTasks
+from gdp.policy.judge import JudgeNetwork
+
+_SHOWN_EVERY = 50
+"""Steps of the optimiser."""
+
+
+def teach_judge(
+    settings: TrainConfig, cluster: Cluster | None, network: JudgeNetwork, *, stopped: Callable[[], int], console: Console
+) -> dict[str, float] | None:
+    """Gives `network` its weights, from the run folder where an earlier part of the run has left them.
+
+    Returns the figures of the last round, means over its last tenth of steps; `None` when nothing was to be done, or when the run was asked to stop.
+    """
+    config, figures = settings.judging, None
+    for number in range(1, config.rounds + 1):
+        path = _weights(settings, number)
+        if not path.exists():
+            if not _search(settings, cluster, number, stopped=stopped, console=console):
+                return None
+            figures = _teach(settings, network, number, console=console)
+            _write(path, network)
+        network.load_state_dict(load_file(path))
+    return figures
+
+
+def _teach(settings: TrainConfig, network: JudgeNetwork, number: int, *, console: Console) -> dict[str, float]:
+    config, last = settings.judging, []
+    known = [_read(_moves(settings, task)) for task in range(number * config.tasks_per_round)]
+    generator = torch.Generator().manual_seed(settings.seed)
+    with progress_bar(console, f"teaching the judge, round {number} of {config.rounds}", total=config.steps) as advance:
+        for step, metrics in enumerate(teach(network, known, config=config, generator=generator), start=1):
+            if step > config.steps - max(1, config.steps // 10):
+                last.append(metrics)
+            if step % _SHOWN_EVERY == 0 or step == config.steps:
+                advance(step, f"loss {metrics['judge/improves_loss']:.3f}")
+    return {name: float(np.mean([metrics[name] for metrics in last])) for name in last[0]}
+
+
+def _search(settings: TrainConfig, cluster: Cluster | None, number: int, *, stopped: Callable[[], int], console: Console) -> bool:
+    """Searches the tasks of a round that have not been searched; tells whether all are."""
+    count = settings.judging.tasks_per_round
+    missing = [task for task in range((number - 1) * count, number * count) if not _moves(settings, task).exists()]
+    if not missing:
+        return True
+    title = f"searching for the judge, round {number} of {settings.judging.rounds}"
+    with (
+        progress_bar(console, title, total=len(missing)) as advance,
+        ProcessPoolExecutor(
+            max_workers=min(settings.num_threads, len(missing)),
+            mp_context=multiprocessing.get_context("spawn"),
+            initializer=_open,
+            initargs=(settings, cluster, _weights(settings, number - 1) if number > 1 else None),
+        ) as pool,
+    ):
+        futures = [pool.submit(_search_task, task) for task in missing]
+        for done, future in enumerate(as_completed(futures), start=1):
+            try:
+                future.result()
+            except BrokenProcessPool as error:
+                raise InputError(
+                    "a process that searched for the judge was ended from outside, for want of memory perhaps; "
+                    f"start again with num_threads below {settings.num_threads}: what was found stays"
+                ) from error
+            advance(done, "")
+            if stopped() and done < len(missing):
+                pool.shutdown(wait=True, cancel_futures=True)
+                return False
+    return True
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class _Worker:
+    """What a worker process holds."""
+
+    settings: TrainConfig
+    source: PretrainingTasks
+    network: JudgeNetwork | None
+
+
+_own: _Worker | None = None
+
+
+def _open(settings: TrainConfig, cluster: Cluster | None, weights: Path | None) -> None:
+    global _own
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    torch.set_num_threads(1)
+    config = settings.judging
+    workload = dataclasses.replace(
+        settings.workload,
+        num_tasks=config.rounds * config.tasks_per_round,
+        min_ops=config.min_ops,
+        max_ops=config.max_ops,
+        cached_tasks=1,
+    )
+    network = None
+    if weights is not None:
+        network = JudgeNetwork(settings.policy.judge_width, generator=torch.Generator())
+        network.load_state_dict(load_file(weights))
+    alone = dataclasses.replace(settings, workload=workload, num_threads=1)
+    _own = _Worker(settings=settings, source=pretraining_source(alone, cluster), network=network)
+
+
+def _search_task(number: int) -> None:
+    assert _own is not None
+    task = _own.source.task(number)
+    moves = JudgedMoves.none()
+    if task is not None and task.cluster.num_devices > 1:
+        generator = np.random.default_rng((_own.settings.seed, 2, number))
+        moves = judged_moves(task, _own.network, config=_own.settings.judging, generator=generator)
+    path = _moves(_own.settings, number)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(path) as temporary, open(temporary, "wb") as file:
+        np.savez_compressed(file, inputs=moves.inputs.astype(np.float16), gain=moves.gain)
+
+
+def _read(path: Path) -> JudgedMoves:
+    with np.load(path, allow_pickle=False) as arrays:
+        return JudgedMoves(inputs=arrays["inputs"].astype(np.float32), gain=arrays["gain"])
+
+
+def _write(path: Path, network: JudgeNetwork) -> None:
+    with replacing(path) as temporary:
+        temporary.write_bytes(save({name: value.detach().contiguous() for name, value in network.state_dict().items()}))
+
+
+def _moves(settings: TrainConfig, task: int) -> Path:
+    return settings.run_dir / JUDGE / f"{task}.npz"
+
+
+def _weights(settings: TrainConfig, number: int) -> Path:
+    return settings.run_dir / JUDGE / f"round-{number}.safetensors"
