@@ -78,10 +78,10 @@ def step_of(flow: OpFlow, device: Int32[np.ndarray, " ops"], timeline: Timeline)
         first_on_channel=np.searchsorted(channel[on_channel], np.arange(flow.num_channels + 1)),
         step_s=float(step_s),
     )
-    is_op = np.concatenate([np.ones(num_ops, np.int8), np.zeros(len(channel), np.int8)])
-    moment = np.concatenate([end_s, timeline.transfer_end_s])
+    moment_s = np.concatenate([end_s, timeline.transfer_end_s])
+    after_inputs = np.concatenate([2 * np.arange(num_ops), 2 * producer.astype(np.int64) + 1])  # where nothing takes time, moments do not tell
     _arrivals(flow, step)
-    _latest_ends(flow, step, producer, np.lexsort((np.arange(len(moment)), is_op, moment))[::-1].copy())
+    _latest_ends(flow, step, producer, np.lexsort((after_inputs, moment_s))[::-1].copy())
     return step
 
 

@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
+from safetensors.torch import load_file
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 SMALL = (
@@ -83,10 +84,38 @@ def test_a_run_that_was_interrupted_and_killed_ends_with_the_same_bits(tmp_path:
     assert {name for name in glossary if not name.startswith(("finetune/", "explore/"))} == logged
 
 
+@pytest.mark.slow
+def test_going_on_from_a_policy_keeps_it_and_gives_it_a_judge(tmp_path: Path) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    nothing = ("imitation.steps=0", "learner.updates=0", "validation.synthetic=1")
+    child = _start(first, *nothing, "policy.judge_width=0", "seed=3")
+    _, errors = child.communicate()
+    assert child.returncode == 0 and "judge" not in errors, errors
+    assert not (first / "judge").exists()
+
+    child = _start(second, *nothing, f"init={first / 'checkpoint'}", "policy=base", "policy.judge_width=8")
+    _, errors = child.communicate()
+    assert child.returncode == 0, errors
+    before, after = (load_file(folder / "checkpoint" / "model.safetensors") for folder in (first, second))
+    added = after.keys() - before.keys()
+    assert added and all(name.startswith("judge.") for name in added) and after["judge.first.weight"].shape[0] == 8
+    assert all(after[name].equal(value) for name, value in before.items())
+    assert after["judge.deviation"].min() > 0 and after["judge.mean"].any()
+    assert "judge/improves_loss" in _metrics(second)[0]
+    summary = (second / "checkpoint" / "README.md").read_text().partition("## Training")[0]
+    assert "from another policy on, a judge of moves taught by 3 searches" in summary and str(tmp_path) not in summary
+
+    child = _start(tmp_path / "third", *nothing, "init=gdp-tinny")
+    _, errors = child.communicate()
+    assert child.returncode == 2 and "did you mean 'gdp-tiny'" in errors
+
+
 def test_the_glossary_holds_the_names_in_the_code_and_no_others() -> None:
     glossary = set(re.findall(r"^\| `([a-z]+/[a-z_]+)`", (ROOT / "docs" / "metrics.md").read_text(), flags=re.MULTILINE))
     sources = [*(ROOT / "gdp" / "learn").glob("*.py"), *(ROOT / "gdp" / "cli").glob("*.py")]
     logged = {
-        name for path in sources for name in re.findall(r'"((?:train|valid|imitation|finetune|explore|time)/[a-z_]+)"', path.read_text())
+        name
+        for path in sources
+        for name in re.findall(r'"((?:train|valid|judge|imitation|finetune|explore|time)/[a-z_]+)"', path.read_text())
     }
     assert logged == glossary
