@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Bool, Float32, Int32
 from torch import Tensor, nn
 
-from gdp.capture.coarsening import coarsen
+from gdp.capture.coarsening import Grouping
 from gdp.cluster import Cluster
 from gdp.features.move_features import MOVE_FEATURES, move_features
 from gdp.features.op_flow import op_flow
@@ -65,7 +65,8 @@ class StepView:
     """What is seen of changes on one graph and cluster."""
 
     def __init__(self, graph: Graph, cluster: Cluster) -> None:
-        self._flow = op_flow(graph, cluster, coarsen(graph), op_s=op_time_s(graph, cluster), unit_s=1.0)
+        alone = Grouping(group_of_op=np.arange(graph.num_ops, dtype=np.int32), num_groups=graph.num_ops)
+        self._flow = op_flow(graph, cluster, alone, op_s=op_time_s(graph, cluster), unit_s=1.0)
         self._step: Step | None = None
 
     def see(self, device: Int32[np.ndarray, " ops"], timeline: Timeline) -> None:
