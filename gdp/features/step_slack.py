@@ -79,7 +79,9 @@ def step_of(flow: OpFlow, device: Int32[np.ndarray, " ops"], timeline: Timeline)
         step_s=float(step_s),
     )
     moment_s = np.concatenate([end_s, timeline.transfer_end_s])
-    after_inputs = np.concatenate([2 * np.arange(num_ops), 2 * producer.astype(np.int64) + 1])  # where nothing takes time, moments do not tell
+    after_inputs = np.concatenate(
+        [2 * np.arange(num_ops), 2 * producer.astype(np.int64) + 1]
+    )  # where nothing takes time, moments do not tell
     _arrivals(flow, step)
     _latest_ends(flow, step, producer, np.lexsort((after_inputs, moment_s))[::-1].copy())
     return step
