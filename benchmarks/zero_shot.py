@@ -1,7 +1,8 @@
 """What a policy reaches at first sight: at most 64 simulated samples, on graphs that it was not trained on, beside every placement that needs no search,
 and beside the searches given the same number of samples.
 
-    python benchmarks/zero_shot.py [--policy gdp-tiny] [--workloads NAMES] [--seeds 3] [--out benchmarks/results/zero_shot.json] [--write-card FOLDER [--other-seeds FOLDER ...]]
+    python benchmarks/zero_shot.py [--policy gdp-tiny] [--workloads NAMES] [--seeds 3] [--out benchmarks/results/zero_shot.json]
+        [--write-card FOLDER [--before FOLDER] [--other-seeds FOLDER ...]]
 
 The ratio of a cell is the policy's step time over that of the best simple placement (one device, contiguous, METIS, list scheduling; the simulator judges their few
 variants). The searches, METIS many times and local search, start from those simple placements or try them first. Devices choose what to run as the graph's framework
@@ -29,6 +30,7 @@ from gdp.cli.report_data import environment
 from gdp.cluster import preset
 from gdp.compare.asking import candidates
 from gdp.hub import Card, Result, load_checkpoint, save_checkpoint
+from gdp.hub.checkpoint import read_config
 from gdp.placement import Placer
 from gdp.runtime.simulator import Simulator
 from gdp.workloads.catalog import workload
@@ -124,9 +126,11 @@ def summary(cells: list[Cell], split: str, num_seeds: int) -> dict[str, object]:
     }
 
 
-def write_card(folder: Path, cells: list[Cell], *, commit: str, other_seeds: list[Path]) -> None:
-    """The card of a checkpoint with the figures of all cells; what it says of the training stays, as `train_config.yaml` and the recipe tell it."""
-    config = yaml.safe_load((folder / "train_config.yaml").read_text())
+def write_card(folder: Path, cells: list[Cell], *, commit: str, before: Path | None, other_seeds: list[Path]) -> None:
+    """The card of a checkpoint with the figures of all cells; what it says of the training is what `train_config.yaml` tells, and that of the policy `before` it went on from."""
+    last = yaml.safe_load((folder / "train_config.yaml").read_text())
+    last.pop("run_dir", None)
+    config = last if before is None else yaml.safe_load((before / "train_config.yaml").read_text())
     config.pop("run_dir", None)
     results = tuple(
         Result(
@@ -142,13 +146,21 @@ def write_card(folder: Path, cells: list[Cell], *, commit: str, other_seeds: lis
     )
     to_search = {search: geometric_mean([ratio for cell in cells for ratio in cell.ratios_to(search)]) for search in SEARCHES}
     clear_losses = sum(float(np.median(cell.ratios)) > 1.05 for cell in cells)
+    judging = last.get("judging", {})
+    judged = (
+        f"a judge of moves taught by {judging['rounds'] * judging['tasks_per_round']} searches" if last["policy"].get("judge_width") else ""
+    )
+    first = f"python train.py experiment=tiny num_threads=1 seed={config['seed']}"
     reached = {seed: json.loads((seed / "metrics.json").read_text())["valid/sampled_over_simple"] for seed in (folder, *other_seeds)}
     card = Card(
         name=str(config["name"]),
         summary=f"A device-placement policy of the GDP family ({config['policy']['decoding']} decoding), pretrained in the simulator on step time: "
-        f"{config['imitation']['steps']} steps of imitating searched placements, then PPO, the best of it by zero-shot quality on the validation split. "
+        f"{config['imitation']['steps']} steps of imitating searched placements, then PPO, the best of it by zero-shot quality on the validation split"
+        f"{'; ' + judged if judged else ''}. "
         f"The results below are medians over {len(cells[0].policy)} sampling seeds, reproduced by `python benchmarks/zero_shot.py`.",
-        recipe=f"python train.py experiment=tiny num_threads=1 seed={config['seed']}",
+        recipe=first
+        if before is None
+        else f"{first}\npython train.py experiment=judge init={read_config(before).facts.weights_sha256[:12]}  # the policy of the first line",
         commit=commit,
         corpus=f"{config['workload']['num_tasks']} pairs of graph and cluster, {100 * config['workload']['synthetic_fraction']:.0f} % of the graphs synthetic, the "
         "others of the catalog's pretraining split",
@@ -171,7 +183,7 @@ def write_card(folder: Path, cells: list[Cell], *, commit: str, other_seeds: lis
         load_checkpoint(folder),
         card=card,
         metrics=json.loads((folder / "metrics.json").read_text()),
-        train_config=yaml.safe_dump(config, sort_keys=False),
+        train_config=yaml.safe_dump(last, sort_keys=False),
         replace=True,
     )
 
@@ -183,6 +195,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--out", type=Path)
     parser.add_argument("--write-card", type=Path)
+    parser.add_argument("--before", type=Path, help="the checkpoint folder that the policy went on from (init=), for the card")
     parser.add_argument("--other-seeds", type=Path, nargs="*", default=[], help="checkpoint folders of the same recipe, for the card")
     parser.add_argument("--commit", default="unknown", help="of the source that trained the policy, for the card")
     options = parser.parse_args()
@@ -217,7 +230,7 @@ def main() -> None:
         document = {"policy": options.policy, "num_samples": NUM_SAMPLES, "summary": summaries, "cells": rows, "environment": environment()}
         write_text(options.out, json.dumps(document, indent=1) + "\n")
     if options.write_card:
-        write_card(options.write_card, cells, commit=options.commit, other_seeds=options.other_seeds)
+        write_card(options.write_card, cells, commit=options.commit, before=options.before, other_seeds=options.other_seeds)
 
 
 if __name__ == "__main__":

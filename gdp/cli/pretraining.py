@@ -261,7 +261,7 @@ class _Session:
             commit=source_commit(),
             corpus=f"{workload.num_tasks} pairs of graph and cluster, {100 * workload.synthetic_fraction:.0f} % of the graphs synthetic{named}",
             seeds=(settings.seed,),
-            base_model=base_model_of(settings.init, self.own.policy),
+            base_model=None if settings.init == settings.name else base_model_of(settings.init, self.own.policy),
             results=tuple(results),
             limits=f"Trained on at most {workload.max_groups} decisions a graph and on clusters of {workload.random_cluster.min_devices} to "
             f"{workload.random_cluster.max_devices} devices, in simulation alone; where one device is best, it need not say so.",
