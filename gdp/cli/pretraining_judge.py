@@ -1,11 +1,8 @@
 """Teaching the judge of a policy, round by round: searches in processes of their own, whose moves are kept in the run folder, then a network fitted to all that is known."""
 
 import dataclasses
-import multiprocessing
 import signal
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 
 import numpy as np
@@ -17,9 +14,9 @@ from gdp.atomic_file import replacing
 from gdp.cli.pretraining_tasks import pretraining_source
 from gdp.cli.progress import progress_bar
 from gdp.cli.run_folder import JUDGE
+from gdp.cli.search_processes import search_in_processes
 from gdp.cli.train_config import TrainConfig
 from gdp.cluster import Cluster
-from gdp.errors import InputError
 from gdp.learn.judging import JudgedMoves, judged_moves, teach
 from gdp.learn.sources import PretrainingTasks
 from gdp.policy.judge import JudgeNetwork
@@ -67,29 +64,16 @@ def _search(settings: TrainConfig, cluster: Cluster | None, number: int, *, stop
     if not missing:
         return True
     title = f"searching for the judge, round {number} of {settings.judging.rounds}"
-    with (
-        progress_bar(console, title, total=len(missing)) as advance,
-        ProcessPoolExecutor(
-            max_workers=min(settings.num_threads, len(missing)),
-            mp_context=multiprocessing.get_context("spawn"),
-            initializer=_open,
-            initargs=(settings, cluster, _weights(settings, number - 1) if number > 1 else None),
-        ) as pool,
-    ):
-        futures = [pool.submit(_search_task, task) for task in missing]
-        for done, future in enumerate(as_completed(futures), start=1):
-            try:
-                future.result()
-            except BrokenProcessPool as error:
-                raise InputError(
-                    "a process that searched for the judge was ended from outside, for want of memory perhaps; "
-                    f"start again with num_threads below {settings.num_threads}: what was found stays"
-                ) from error
-            advance(done, "")
-            if stopped() and done < len(missing):
-                pool.shutdown(wait=True, cancel_futures=True)
-                return False
-    return True
+    with progress_bar(console, title, total=len(missing)) as advance:
+        return search_in_processes(
+            _search_task,
+            missing,
+            num_processes=settings.num_threads,
+            prepare=_open,
+            prepared_with=(settings, cluster, _weights(settings, number - 1) if number > 1 else None),
+            stopped=stopped,
+            advance=lambda done: advance(done, ""),
+        )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)

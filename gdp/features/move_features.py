@@ -14,7 +14,7 @@ from jaxtyping import Bool, Float32, Int32
 from gdp.features.move_kernel import look_at_moves
 from gdp.features.move_tally import MOVE_TALLY, move_scratch
 from gdp.features.op_flow import OpFlow
-from gdp.features.step_slack import Step
+from gdp.features.step_slack import NO_SLACK, Step
 
 STEP_FEATURES = (
     "busiest",
@@ -48,7 +48,7 @@ def move_features(
 
 @no_type_check
 def _of_the_step(step: Step) -> np.ndarray:
-    tight_s = 1e-9 * step.step_s
+    tight_s = NO_SLACK * step.step_s
     critical = step.latest_s - step.end_s <= tight_s
     sent_s = step.sent_end_s - step.sent_start_s
     waits = step.sent_channel >= 0

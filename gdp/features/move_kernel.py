@@ -4,14 +4,11 @@ import math
 from typing import no_type_check
 
 from gdp.features.move_tally import Tally
-from gdp.features.step_slack import sent
+from gdp.features.step_slack import NO_SLACK, sent
 from gdp.runtime.numba_options import compile_kernel
 
 _NEAR = 0.003
 """Of a step: slack over this is the exponent by which what is near-critical counts."""
-
-_TIGHT = 1e-9
-"""Of a step: less slack is none."""
 
 
 @compile_kernel
@@ -63,7 +60,7 @@ def _leave(flow, step, scratch, op):
     tally[Tally.LEAST_SLACK] = min(tally[Tally.LEAST_SLACK], slack_s)
     tally[Tally.FIRST_START] = min(tally[Tally.FIRST_START], step.start_s[op])
     tally[Tally.LAST_END] = max(tally[Tally.LAST_END], step.end_s[op])
-    if slack_s <= _TIGHT * step.step_s:
+    if slack_s <= NO_SLACK * step.step_s:
         tally[Tally.CRITICAL_WORK_BEFORE] += work_s
     for edge in range(flow.in_start[op], flow.in_start[op + 1]):
         tensor = flow.in_tensor[edge]
@@ -74,7 +71,7 @@ def _leave(flow, step, scratch, op):
         place += 1
     if place < step.first_on_device[here + 1]:
         after = step.on_device[place]
-        if step.latest_s[after] - step.end_s[after] <= _TIGHT * step.step_s:
+        if step.latest_s[after] - step.end_s[after] <= NO_SLACK * step.step_s:
             relief_s = min(work_s, step.start_s[after] - step.ready_s[after])
             if relief_s > 0:
                 tally[Tally.DEVICE_RELIEF_SUM] += relief_s
@@ -104,12 +101,12 @@ def _spare(step, scratch, transfer):
     tally[Tally.SPARED] += seconds
     tally[Tally.LOG_SPARED] += 1
     tally[Tally.NEAR_CRITICAL_SPARED] += seconds * math.exp(-slack_s / (_NEAR * step.step_s))
-    if slack_s <= _TIGHT * step.step_s:
+    if slack_s <= NO_SLACK * step.step_s:
         tally[Tally.CRITICAL_SPARED] += seconds
     place = step.sent_place[transfer] + 1
     if channel >= 0 and place < step.first_on_channel[channel + 1]:
         after = step.on_channel[place]
-        if step.sent_latest_s[after] - step.sent_end_s[after] <= _TIGHT * step.step_s:
+        if step.sent_latest_s[after] - step.sent_end_s[after] <= NO_SLACK * step.step_s:
             relief_s = max(0.0, min(seconds, step.sent_start_s[after] - step.sent_ready_s[after]))
             tally[Tally.CHANNEL_RELIEF_SUM] += relief_s
             tally[Tally.CHANNEL_RELIEF] = max(tally[Tally.CHANNEL_RELIEF], relief_s)
@@ -150,7 +147,7 @@ def _join(flow, step, candidates, row, scratch, op):
     before_s = step.end_s[op] - step.start_s[op]
     tally[Tally.WORK_AFTER] += work_s
     tally[Tally.LOAD_SHIFT] += before_s * (step.busy_s[there] - step.busy_s[step.device[op]]) / step.step_s
-    if slack_s <= _TIGHT * step.step_s:
+    if slack_s <= NO_SLACK * step.step_s:
         tally[Tally.CRITICAL_WORK_AFTER] += work_s
     arrival_s = 0.0
     for edge in range(flow.in_start[op], flow.in_start[op + 1]):
@@ -258,7 +255,7 @@ def _deliver(flow, step, candidates, row, scratch, op):
             seen |= 1 << at
             tally[Tally.CONSUMER_LATENESS] = max(tally[Tally.CONSUMER_LATENESS], after_s - latest_s)
             tally[Tally.CONSUMER_LATENESS_SUM] += max(after_s - latest_s, 0.0)
-            if before_s >= latest_s - _TIGHT * step.step_s:
+            if before_s >= latest_s - NO_SLACK * step.step_s:
                 shift_s = after_s - before_s
                 if tally[Tally.LOG_CRITICAL_ARRIVALS] == 0 or shift_s < tally[Tally.LEAST_ARRIVAL_SHIFT]:
                     tally[Tally.LEAST_ARRIVAL_SHIFT] = shift_s

@@ -13,6 +13,9 @@ from gdp.features.op_flow import OpFlow
 from gdp.measurement import Timeline
 from gdp.runtime.numba_options import compile_kernel
 
+NO_SLACK = 1e-9
+"""Of a step: less slack than this is none."""
+
 
 class Step(NamedTuple):
     """One step, in seconds. Transfers are those of its timeline, which ascend by tensor, then destination."""
