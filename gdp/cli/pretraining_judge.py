@@ -44,6 +44,17 @@ def teach_judge(
     return figures
 
 
+def taught_judge(settings: TrainConfig) -> JudgeNetwork | None:
+    """The judge that `teach_judge` has left in the run folder; `None` for a policy without one."""
+    return _network(settings, _weights(settings, settings.judging.rounds)) if settings.policy.judge_width else None
+
+
+def _network(settings: TrainConfig, weights: Path) -> JudgeNetwork:
+    network = JudgeNetwork(settings.policy.judge_width, generator=torch.Generator())
+    network.load_state_dict(load_file(weights))
+    return network
+
+
 def _teach(settings: TrainConfig, network: JudgeNetwork, number: int, *, console: Console) -> dict[str, float]:
     config, last = settings.judging, []
     known = [_read(_moves(settings, task)) for task in range(number * config.tasks_per_round)]
@@ -100,12 +111,8 @@ def _open(settings: TrainConfig, cluster: Cluster | None, weights: Path | None) 
         max_ops=config.max_ops,
         cached_tasks=1,
     )
-    network = None
-    if weights is not None:
-        network = JudgeNetwork(settings.policy.judge_width, generator=torch.Generator())
-        network.load_state_dict(load_file(weights))
     alone = dataclasses.replace(settings, workload=workload, num_threads=1)
-    _own = _Worker(settings=settings, source=pretraining_source(alone, cluster), network=network)
+    _own = _Worker(settings=settings, source=pretraining_source(alone, cluster), network=None if weights is None else _network(settings, weights))
 
 
 def _search_task(number: int) -> None:

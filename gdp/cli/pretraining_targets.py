@@ -1,16 +1,21 @@
 """The search for what imitation imitates, in processes of its own: every core searches, and what was found stays when the run is killed."""
 
+import dataclasses
 import signal
 from collections.abc import Callable, Sequence
 
+import torch
+
+from gdp.cli.pretraining_judge import taught_judge
 from gdp.cli.pretraining_tasks import pretraining_source
 from gdp.cli.run_folder import TARGETS
 from gdp.cli.search_processes import search_in_processes
 from gdp.cli.train_config import TrainConfig
 from gdp.cluster import Cluster
 from gdp.learn.targets import Targets
+from gdp.policy.judge import JudgeNetwork
 
-_own: Targets | None = None
+_own: tuple[Targets, JudgeNetwork | None] | None = None
 """Of a worker process."""
 
 
@@ -28,7 +33,7 @@ def open_targets(settings: TrainConfig, cluster: Cluster | None) -> Targets:
 def search_targets(
     settings: TrainConfig, cluster: Cluster | None, missing: Sequence[int], *, stopped: Callable[[], int], advance: Callable[[int], None]
 ) -> None:
-    """Searches the tasks of these numbers; `advance` hears how many are done. Ends early, with what is in hand finished, when `stopped`."""
+    """Searches the tasks of these numbers, with the run's judge where it has one; `advance` hears how many are done. Ends early, with what is in hand finished, when `stopped`."""
     search_in_processes(
         _search,
         missing,
@@ -43,9 +48,11 @@ def search_targets(
 def _open(settings: TrainConfig, cluster: Cluster | None) -> None:
     global _own
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    _own = open_targets(settings, cluster)
+    torch.set_num_threads(1)
+    _own = open_targets(dataclasses.replace(settings, num_threads=1), cluster), taught_judge(settings)
 
 
 def _search(number: int) -> None:
     assert _own is not None
-    _own.search(number)
+    targets, judge = _own
+    targets.search(number, judge=judge)

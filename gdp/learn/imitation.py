@@ -21,6 +21,7 @@ from gdp.learn.regions import random_regions
 from gdp.learn.task import Task
 from gdp.measurement import Objective
 from gdp.placement import Origin, Placement
+from gdp.policy.judge import JudgeNetwork, judge_maker
 from gdp.policy.policy import Policy
 from gdp.runtime.roofline import op_time_s
 from gdp.runtime.simulator import Simulator
@@ -127,14 +128,18 @@ def region_loss(
     return -((log_prob[:, 0] * free).sum(dim=1) / free.sum(dim=1)).mean()
 
 
-def searched(task: Task, *, evaluations: int, objective: Objective, seed: int) -> Int32[np.ndarray, " ops"]:
-    """What a search finds for a task, decided op by op: one that sees what a step waits for where the step time counts."""
+def searched(
+    task: Task, *, evaluations: int, objective: Objective, seed: int, judge: JudgeNetwork | None = None
+) -> Int32[np.ndarray, " ops"]:
+    """What a search finds for a task, decided op by op: where the step time counts, one that sees what a step waits for, and asks the judge where there is one."""
+    predictor = task.runtime if isinstance(task.runtime, Simulator) and objective == "step_time" else None
     search = LocalSearch(
         runtime=task.runtime,
         evaluations=evaluations,
         seed=seed,
         objective=objective,
-        predictor=task.runtime if isinstance(task.runtime, Simulator) and objective == "step_time" else None,
+        predictor=predictor,
+        judge=None if predictor is None else judge_maker(judge),
     )
     return search(task.graph, task.cluster).device
 
