@@ -11,6 +11,7 @@ are built for several weights of transfer time and several coarsenings, and the 
 
 import dataclasses
 import itertools
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -46,9 +47,16 @@ class ListScheduling:
 def list_schedules(graph: Graph, cluster: Cluster) -> list[Schedule]:
     """The different schedules, those that fit in memory first, then by their predicted ends."""
     whole = Grouping(group_of_op=np.zeros(graph.num_ops, np.int32), num_groups=1)
-    different: dict[bytes, Schedule] = {}
+    found = []
     for grouping in (whole, *(coarsen(graph, max_groups=max_groups) for max_groups in _MAX_GROUPS)):
         for by_rank, reserve, transfer_weight in itertools.product((True, False), (False, True), _TRANSFER_WEIGHTS):
-            schedule = list_schedule(graph, cluster, grouping, by_rank=by_rank, transfer_weight=transfer_weight, reserve=reserve)
-            different.setdefault(schedule.device.tobytes(), schedule)
+            found.append(list_schedule(graph, cluster, grouping, by_rank=by_rank, transfer_weight=transfer_weight, reserve=reserve))
+    return most_promising(found)
+
+
+def most_promising(schedules: Sequence[Schedule]) -> list[Schedule]:
+    """The different ones of some schedules, those that fit in memory first, then by their predicted ends."""
+    different: dict[bytes, Schedule] = {}
+    for schedule in schedules:
+        different.setdefault(schedule.device.tobytes(), schedule)
     return sorted(different.values(), key=lambda schedule: (schedule.overflows, schedule.end_s))

@@ -90,7 +90,7 @@ class LocalSearch:
 
 def partitions_to_start_from(evaluations: int) -> int:
     """Of METIS, among the starting points of a search with this budget."""
-    return 1 + evaluations // 10
+    return 8 + evaluations // 50
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)

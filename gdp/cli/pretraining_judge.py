@@ -112,7 +112,9 @@ def _open(settings: TrainConfig, cluster: Cluster | None, weights: Path | None) 
         cached_tasks=1,
     )
     alone = dataclasses.replace(settings, workload=workload, num_threads=1)
-    _own = _Worker(settings=settings, source=pretraining_source(alone, cluster), network=None if weights is None else _network(settings, weights))
+    _own = _Worker(
+        settings=settings, source=pretraining_source(alone, cluster), network=None if weights is None else _network(settings, weights)
+    )
 
 
 def _search_task(number: int) -> None:
