@@ -17,6 +17,7 @@ since a colocation group can be read at the start of a step and written at its e
 
 import dataclasses
 import heapq
+from functools import lru_cache
 
 import numpy as np
 from jaxtyping import Bool, Float64, Int32, Int64
@@ -55,8 +56,9 @@ class Grouping:
         return np.asarray(group_device[..., self.group_of_op])
 
 
+@lru_cache(maxsize=64)
 def coarsen(graph: Graph, *, max_groups: int | None = None) -> Grouping:
-    """Groups the ops of `graph`; the same graph always gives the same groups, in near-linear time.
+    """Groups the ops of `graph`; the same graph always gives the same groups, in near-linear time. Remembered, since every scheduler asks for the same few grains.
 
     Args:
         graph: what to group.
