@@ -13,6 +13,7 @@ from gdp.placement import Placer
 from gdp.runtime.verdict import Dispatch
 
 ZERO_SHOT = "zero-shot"
+POLICY_SEARCH = "policy search"
 SINGLE = "single device"
 
 
@@ -44,6 +45,27 @@ def policy_placer(text: str, *, runtime: Runtime, dispatch: Dispatch, num_sample
         num_samples=num_samples,
         seed=seed,
         objective=objective,
+        name=resolved.name,
+        revision=resolved.revision,
+    )
+
+
+def policy_search(text: str, *, runtime: Runtime, dispatch: Dispatch, evaluations: int, seed: int) -> Placer | None:
+    """The policy that `text` names as a search for the step time, with so many evaluations by `runtime`; `None` for one that can neither hold groups nor judge moves."""
+    from gdp.hub.load import load, resolve
+    from gdp.policy.search import PolicySearch
+    from gdp.runtime.simulator import Simulator
+
+    resolved = resolve(text)
+    loaded = load(str(resolved.folder))
+    if not loaded.can_hold and loaded.judge is None:
+        return None
+    return PolicySearch(
+        loaded,
+        runtime=runtime,
+        predictor=Simulator(dispatch=dispatch),
+        evaluations=evaluations,
+        seed=seed,
         name=resolved.name,
         revision=resolved.revision,
     )

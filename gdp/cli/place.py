@@ -34,8 +34,10 @@ def place(
     """Place MODEL with a pretrained policy, beside the simple placements; the best of all is written."""
     from gdp.capture.coarsening import coarsen
     from gdp.cli.candidates import (
+        POLICY_SEARCH,
         ZERO_SHOT,
         policy_placer,
+        policy_search,
         refuse_impossible_memory,
         refuse_unknown_times,
         refuse_when_nothing_runs,
@@ -67,9 +69,12 @@ def place(
     placers[ZERO_SHOT] = policy_placer(
         policy, runtime=runtime, dispatch=runtime.dispatch, num_samples=samples, seed=seed, objective=objective
     )
+    if objective == "step_time" and samples > 1 and target.num_devices > 1:
+        searching = policy_search(policy, runtime=runtime, dispatch=runtime.dispatch, evaluations=samples, seed=seed)
+        placers |= {} if searching is None else {POLICY_SEARCH: searching}
     found = candidates(graph, target, placers, runtime=runtime)
     refuse_when_nothing_runs(found, target)
-    judgement = judge(found, learned="gdp", compare=None, objective=objective)
+    judgement = judge(found, learned=("gdp", "gdp-search"), compare=None, objective=objective)
     winner, single = judgement.best, judgement.best_single
     console.print(candidates_table(name, found, best=winner.name, objective=objective))
     said = verdict(judgement, target, objective=objective)

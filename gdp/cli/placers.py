@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Callable
 
-from gdp.cli.candidates import policy_placer
+from gdp.cli.candidates import policy_placer, policy_search
 from gdp.errors import InputError, nearest_name_hint
 from gdp.measurement import Objective, Runtime
 from gdp.placement import Placer
@@ -179,21 +179,34 @@ def _zero_shot(setting: Setting) -> Placer:
 
 
 def _policy_search(setting: Setting) -> Placer | None:
-    from gdp.hub.load import load, resolve
-    from gdp.policy.search import PolicySearch
-    from gdp.runtime.simulator import Simulator
-
     if setting.objective != "step_time":
         return None
-    resolved = resolve(setting.policy)
-    return PolicySearch(
-        load(str(resolved.folder)),
+    return policy_search(setting.policy, runtime=setting.runtime, dispatch=setting.dispatch, evaluations=setting.budget, seed=setting.seed)
+
+
+def _fine_tuned(setting: Setting) -> Placer | None:
+    from gdp.cli.fill import fill
+    from gdp.cli.finetune_config import FinetuneSettings
+    from gdp.cli.hydra_config import composed, resolved
+    from gdp.hub.load import load, resolve
+    from gdp.learn.adapting_search import AdaptingSearch
+    from gdp.runtime.simulator import Simulator
+
+    if setting.objective != "step_time" or not isinstance(setting.runtime, Simulator):
+        return None
+    known = resolve(setting.policy)
+    policy, config = load(str(known.folder)), fill(FinetuneSettings, resolved(composed("finetune", ["workload=named"])), where="")
+    if not policy.can_hold:
+        return None
+    return AdaptingSearch(
+        policy,
         runtime=setting.runtime,
-        predictor=Simulator(dispatch=setting.dispatch),
         evaluations=setting.budget,
         seed=setting.seed,
-        name=resolved.name,
-        revision=resolved.revision,
+        config=config.learner,
+        reward=config.reward,
+        name=known.name,
+        revision=known.revision,
     )
 
 
@@ -220,6 +233,7 @@ PLACERS: dict[str, Callable[[Setting], Placer | None]] = {
     "cross-entropy": _cross_entropy,
     "zero-shot": _zero_shot,
     "policy-search": _policy_search,
+    "fine-tuned": _fine_tuned,
 }
 """By what is typed after `--placers`."""
 
@@ -231,6 +245,7 @@ SEARCHES = (
     "cross-entropy",
     "zero-shot",
     "policy-search",
+    "fine-tuned",
 )
 """Those that spend the budget of evaluations."""
 

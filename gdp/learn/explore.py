@@ -103,6 +103,16 @@ class Exploration:
                 metrics["train/clip_fraction"] = _mean([float(loss.clip_fraction) for loss in losses])
             yield Update(number=learner.update, tasks=(task,), metrics=metrics)
 
+    @property
+    def tried_s(self) -> list[float]:
+        """The predicted time of every placement tried, in order."""
+        return self._search.tried_s
+
+    @property
+    def best(self) -> Int32[np.ndarray, " ops"]:
+        """The placement of the least of them."""
+        return self._search.best
+
     def state(self) -> dict[str, Any]:
         """Where the search stands, for a snapshot: JSON."""
         state = self._search.state()

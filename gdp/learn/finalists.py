@@ -7,7 +7,7 @@ needed no learning, timed in turn with that. What is timed is the step, so a bot
 """
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Literal, Protocol, runtime_checkable
 
 import numpy as np
@@ -48,8 +48,8 @@ class Judgement:
     """of `best` with `best_simple`; `None` in simulation, or when no policy made `best`."""
 
 
-def judge(candidates: Sequence[Candidate], *, learned: str, compare: Compare | None, objective: Objective) -> Judgement:
-    """Chooses among `candidates`; those whose origin names the placer `learned` are a policy's.
+def judge(candidates: Sequence[Candidate], *, learned: Collection[str], compare: Compare | None, objective: Objective) -> Judgement:
+    """Chooses among `candidates`; those whose origin names one of the placers `learned` are a policy's.
 
     With `compare` and step times, a candidate that is surely faster than one device is used, the fastest of them, else that device. A policy's placement
     that is not faster than the best simple one gives way to it.
@@ -57,7 +57,7 @@ def judge(candidates: Sequence[Candidate], *, learned: str, compare: Compare | N
     single = best_single(candidates, objective=objective)
     ahead = [candidate for candidate in candidates if candidate.num_devices > 1 and np.isfinite(candidate.objective_s(objective))]
     ahead.sort(key=lambda candidate: candidate.objective_s(objective))
-    simple = next((candidate for candidate in ahead if candidate.placement.origin.placer != learned), None)
+    simple = next((candidate for candidate in ahead if candidate.placement.origin.placer not in learned), None)
     if compare is None or objective != "step_time":
         return Judgement(best=best(candidates, objective=objective), candidates=tuple(candidates), best_single=single, best_simple=simple)
     finalists = list({candidate.placement.device.tobytes(): candidate for candidate in reversed(ahead)}.values())[: -NUM_FINALISTS - 1 : -1]
@@ -77,7 +77,7 @@ def judge(candidates: Sequence[Candidate], *, learned: str, compare: Compare | N
     ]
     winner = best(candidates if single is None else sure or [single], objective=objective)
     against_simple = None
-    if simple is not None and winner.placement.origin.placer == learned and (single is None or simple in sure):
+    if simple is not None and winner.placement.origin.placer in learned and (single is None or simple in sure):
         if simple.placement.device.tobytes() != winner.placement.device.tobytes():
             against_simple = compare(winner.placement, simple.placement, occasion="simple")
         if against_simple is None or against_simple.ratio >= 1:

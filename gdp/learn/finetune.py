@@ -136,7 +136,7 @@ def finetune(
                 measured=None if compare is None else found.measurement,
             )
         )
-    judgement = judge(known, learned=origin.placer, compare=compare, objective=objective)
+    judgement = judge(known, learned=(origin.placer,), compare=compare, objective=objective)
     winner = judgement.best
     if not np.isfinite(winner.objective_s(objective)):
         raise InputError(

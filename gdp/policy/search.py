@@ -18,7 +18,10 @@ from gdp.runtime.simulator import Simulator
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class PolicySearch:
-    """Local search for the step time whose moves a policy proposes in part; every placement tried counts, the starting points among them."""
+    """Local search for the step time whose moves a policy proposes in part, where it can hold groups, and judges, where it has a judge.
+
+    Every placement tried counts, the starting points among them.
+    """
 
     policy: Policy
     _: dataclasses.KW_ONLY
@@ -42,7 +45,7 @@ class PolicySearch:
             evaluations=self.evaluations,
             seed=self.seed,
             predictor=self.predictor,
-            redecide=self._decoder,
+            redecide=self._decoder if self.policy.can_hold else None,
             judge=judge_maker(self.policy.judge),
         ).search(graph, cluster)
         origin = Origin(

@@ -101,7 +101,7 @@ def test_place_writes_the_best_candidate_and_a_report(gdp: Gdp, policy: str, gra
     assert code == 0
     summary = json.loads(out)
     times = {name: figures["step_time_s"] for name, figures in summary["candidates"].items()}
-    assert set(times) == {"single device", "contiguous", "metis", "list scheduling", "zero-shot"}
+    assert set(times) == {"single device", "contiguous", "metis", "list scheduling", "zero-shot", "policy search"}
     assert times[summary["best"]] == min(times.values()) == summary["predicted"]["step_time_s"]
     graph, cluster = read_graph(graph_file), preset("p100x4")
     placement = read_placement(Path("run/placement.json"), graph, cluster)

@@ -38,7 +38,7 @@ def test_an_unknown_interval_is_written_and_shown_as_such(tmp_path: Path) -> Non
     drifting = [0.9 + 0.001 * step for step in range(48)]  # every pair is like the one before it: worth less than six
     judgement = judge(
         [alone, spread],
-        learned="gdp",
+        learned=("gdp",),
         compare=lambda first, second, *, occasion: compare_times(drifting, [1.0] * 48),
         objective="step_time",
     )
@@ -67,7 +67,7 @@ def fork_result(*, device: list[int]) -> FinetuneResult:
     placement = Placement(device=np.array(device, np.int32), origin=Origin(placer="gdp"))
     predicted = Simulator()(problem.graph, problem.cluster, placement)
     best = Candidate(name="one device: d0", placement=placement, predicted=predicted, measured=predicted)
-    judgement = judge([best], learned="gdp", compare=None, objective="step_time")
+    judgement = judge([best], learned=("gdp",), compare=None, objective="step_time")
     return FinetuneResult(
         judgement=judgement,
         verdict=verdict(judgement, problem.cluster, objective="step_time"),

@@ -58,7 +58,7 @@ def truth(one: float, zero: float, tuned: float, metis: float, split: float = 0.
 
 
 def test_what_looked_fastest_gives_way_to_what_is() -> None:
-    judged = judge([ONE, ZERO, TUNED, METIS], learned="gdp", compare=in_truth(truth(1.0, 0.5, 0.7, 0.6)), objective="step_time")
+    judged = judge([ONE, ZERO, TUNED, METIS], learned=("gdp",), compare=in_truth(truth(1.0, 0.5, 0.7, 0.6)), objective="step_time")
     assert (judged.best.name, judged.best.judged.step_time_s) == ("zero-shot", pytest.approx(0.5))
     assert judged.against_single is not None and judged.against_single.ratio == pytest.approx(0.5)
     assert judged.against_simple is not None and judged.against_simple.ratio == pytest.approx(0.5 / 0.6)
@@ -71,7 +71,7 @@ def test_what_looked_fastest_gives_way_to_what_is() -> None:
 def test_the_best_simple_placement_is_timed_though_it_seemed_fourth_and_wins_when_it_is_faster() -> None:
     third = candidate("early", [1, 0, 1], 0.45, placer="gdp")
     true_s = truth(1.0, 0.5, 0.5, 0.3) | {(1, 0, 1): 0.5}
-    judged = judge([ONE, ZERO, TUNED, third, METIS], learned="gdp", compare=in_truth(true_s), objective="step_time")
+    judged = judge([ONE, ZERO, TUNED, third, METIS], learned=("gdp",), compare=in_truth(true_s), objective="step_time")
     assert judged.best.name == "metis" and judged.against_simple is None
     assert judged.against_single is not None and judged.against_single.ratio == pytest.approx(0.3)
 
@@ -86,14 +86,14 @@ def test_one_placement_of_three_names_is_one_finalist() -> None:
         return answers(first, second, occasion=occasion)
 
     tuned = candidate("fine-tuned", [0, 1, 1], 0.51, placer="gdp")
-    judged = judge([ONE, *twins, ZERO, tuned], learned="gdp", compare=compare, objective="step_time")
+    judged = judge([ONE, *twins, ZERO, tuned], learned=("gdp",), compare=compare, objective="step_time")
     assert judged.best.name == "fine-tuned" and timed.count("final") == 3
     assert [one.judged.step_time_s for one in judged.candidates[1:4]] == [pytest.approx(0.5)] * 3
 
 
 def test_a_learned_placement_that_is_a_simple_one_is_called_by_its_simple_name() -> None:
     same = candidate("fine-tuned", [1, 1, 0], 0.4, placer="gdp")
-    judged = judge([ONE, METIS, same], learned="gdp", compare=in_truth(truth(1.0, 1.0, 1.0, 0.5)), objective="step_time")
+    judged = judge([ONE, METIS, same], learned=("gdp",), compare=in_truth(truth(1.0, 1.0, 1.0, 0.5)), objective="step_time")
     assert judged.best.name == "metis" and judged.against_simple is None
 
 
@@ -104,18 +104,18 @@ def test_a_simple_placement_that_is_surely_faster_than_the_learned_one_is_used()
         """One device is timed at another hour: what was 0.5 against it is 1.1 against METIS."""
         return compare_times([1.1] * 48, [1.0] * 48) if occasion == "simple" else answers(first, second, occasion=occasion)
 
-    judged = judge([ONE, ZERO, TUNED, METIS], learned="gdp", compare=compare, objective="step_time")
+    judged = judge([ONE, ZERO, TUNED, METIS], learned=("gdp",), compare=compare, objective="step_time")
     assert judged.best.name == "metis" and judged.against_simple is None
 
 
 def test_one_device_is_used_where_nothing_beats_it() -> None:
-    judged = judge([ONE, ZERO, TUNED, METIS], learned="gdp", compare=in_truth(truth(1.0, 1.2, 1.3, 1.4)), objective="step_time")
+    judged = judge([ONE, ZERO, TUNED, METIS], learned=("gdp",), compare=in_truth(truth(1.0, 1.2, 1.3, 1.4)), objective="step_time")
     assert judged.best.name == ONE.name and judged.against_single is None
     assert verdict(judged, CLUSTER, objective="step_time") == "one device is best: d0"
 
 
 def test_in_doubt_one_device_is_used() -> None:
-    noisy = judge([ONE, TUNED, METIS], learned="gdp", compare=in_truth(truth(1.0, 1.0, 0.97, 1.0), noise=0.8), objective="step_time")
+    noisy = judge([ONE, TUNED, METIS], learned=("gdp",), compare=in_truth(truth(1.0, 1.0, 0.97, 1.0), noise=0.8), objective="step_time")
     assert noisy.best.name == ONE.name and noisy.against_single is None
 
 
@@ -123,7 +123,7 @@ def test_equal_placements_seldom_look_better_than_one_device() -> None:
     wrong = 0
     for seed in range(200):
         compare = in_truth(truth(1.0, 1.0, 1.0, 1.0), noise=0.1, seed=seed)
-        wrong += judge([ONE, ZERO, TUNED, METIS], learned="gdp", compare=compare, objective="step_time").best.name != ONE.name
+        wrong += judge([ONE, ZERO, TUNED, METIS], learned=("gdp",), compare=compare, objective="step_time").best.name != ONE.name
     assert wrong <= 4  # each of three once in forty at first, and then once in forty again
 
 
@@ -137,7 +137,7 @@ def test_what_is_told_of_the_winner_is_not_what_it_was_chosen_by() -> None:
         seen.append((occasion, comparison.ratio))
         return comparison
 
-    judged = judge([ONE, ZERO, TUNED, METIS], learned="gdp", compare=compare, objective="step_time")
+    judged = judge([ONE, ZERO, TUNED, METIS], learned=("gdp",), compare=compare, objective="step_time")
     assert judged.against_single is not None
     assert [occasion for occasion, _ in seen].count("winner") == 1 and seen[-1] == ("winner", judged.against_single.ratio)
     assert judged.best.judged.step_time_s == judged.against_single.ratio * ONE.judged.step_time_s
@@ -151,13 +151,13 @@ def test_a_learned_placement_that_is_not_faster_than_the_simple_one_gives_way() 
         slightly_slower = compare_times((noise / np.median(noise) * 1.001).tolist(), [1.0] * 48)
         return slightly_slower if occasion == "simple" else answers(first, second, occasion=occasion)
 
-    judged = judge([ONE, ZERO, TUNED, METIS], learned="gdp", compare=compare, objective="step_time")
+    judged = judge([ONE, ZERO, TUNED, METIS], learned=("gdp",), compare=compare, objective="step_time")
     assert judged.best.name == "metis"
 
 
 def test_where_no_device_holds_the_program_the_simple_placement_is_the_measure() -> None:
     none = candidate("one device: d0", [0, 0, 0], np.inf, placer="single-device")
-    judged = judge([none, TUNED, METIS], learned="gdp", compare=in_truth(truth(9.0, 0.5, 0.4, 0.6)), objective="step_time")
+    judged = judge([none, TUNED, METIS], learned=("gdp",), compare=in_truth(truth(9.0, 0.5, 0.4, 0.6)), objective="step_time")
     assert judged.best.name == TUNED.name and judged.best_single is None
     assert verdict(judged, CLUSTER, objective="step_time") == (
         "fine-tuned is best, on 2 devices; no single device can hold the program; 1.50 times as fast as metis (1.50 to 1.50)"
@@ -165,6 +165,6 @@ def test_where_no_device_holds_the_program_the_simple_placement_is_the_measure()
 
 
 def test_in_simulation_the_lowest_prediction_wins() -> None:
-    judged = judge([ONE, METIS, SPLIT], learned="gdp", compare=None, objective="step_time")
+    judged = judge([ONE, METIS, SPLIT], learned=("gdp",), compare=None, objective="step_time")
     assert judged.best.name == "metis" and judged.against_single is None
     assert verdict(judged, CLUSTER, objective="step_time") == "metis is best, on 2 devices: 1.67 times as fast as d0 alone (predicted)"
