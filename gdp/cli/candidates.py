@@ -1,6 +1,7 @@
 """The placers that every command puts side by side, the policy among them."""
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -11,6 +12,11 @@ from gdp.graph import Graph
 from gdp.measurement import Objective, Runtime, Status
 from gdp.placement import Placer
 from gdp.runtime.verdict import Dispatch
+
+if TYPE_CHECKING:
+    from gdp.learn.adapting_search import AdaptingSearch
+    from gdp.policy.policy import Policy
+    from gdp.runtime.simulator import Simulator
 
 ZERO_SHOT = "zero-shot"
 POLICY_SEARCH = "policy search"
@@ -68,6 +74,28 @@ def policy_search(text: str, *, runtime: Runtime, dispatch: Dispatch, evaluation
         seed=seed,
         name=resolved.name,
         revision=resolved.revision,
+    )
+
+
+def fine_tuning(
+    policy: "Policy", *, runtime: "Simulator", evaluations: int, seed: int, name: str, revision: str | None
+) -> "AdaptingSearch":
+    """A policy as a search that it learns from, as `finetune.py` is configured where nothing is overridden."""
+    from gdp.cli.fill import fill
+    from gdp.cli.finetune_config import FinetuneSettings
+    from gdp.cli.hydra_config import composed, resolved
+    from gdp.learn.adapting_search import AdaptingSearch
+
+    config = fill(FinetuneSettings, resolved(composed("finetune", ["workload.name=any"])), where="")
+    return AdaptingSearch(
+        policy,
+        runtime=runtime,
+        evaluations=evaluations,
+        seed=seed,
+        config=config.learner,
+        reward=config.reward,
+        name=name,
+        revision=revision,
     )
 
 

@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Callable
 
-from gdp.cli.candidates import policy_placer, policy_search
+from gdp.cli.candidates import fine_tuning, policy_placer, policy_search
 from gdp.errors import InputError, nearest_name_hint
 from gdp.measurement import Objective, Runtime
 from gdp.placement import Placer
@@ -185,28 +185,17 @@ def _policy_search(setting: Setting) -> Placer | None:
 
 
 def _fine_tuned(setting: Setting) -> Placer | None:
-    from gdp.cli.fill import fill
-    from gdp.cli.finetune_config import FinetuneSettings
-    from gdp.cli.hydra_config import composed, resolved
     from gdp.hub.load import load, resolve
-    from gdp.learn.adapting_search import AdaptingSearch
     from gdp.runtime.simulator import Simulator
 
     if setting.objective != "step_time" or not isinstance(setting.runtime, Simulator):
         return None
     known = resolve(setting.policy)
-    policy, config = load(str(known.folder)), fill(FinetuneSettings, resolved(composed("finetune", ["workload=named"])), where="")
+    policy = load(str(known.folder))
     if not policy.can_hold:
         return None
-    return AdaptingSearch(
-        policy,
-        runtime=setting.runtime,
-        evaluations=setting.budget,
-        seed=setting.seed,
-        config=config.learner,
-        reward=config.reward,
-        name=known.name,
-        revision=known.revision,
+    return fine_tuning(
+        policy, runtime=setting.runtime, evaluations=setting.budget, seed=setting.seed, name=known.name, revision=known.revision
     )
 
 

@@ -1,0 +1,244 @@
+"""What learning is worth in search, at equal evaluations: a pretrained policy, the same without each of its parts, one from scratch, and no policy at all.
+
+    python benchmarks/policy.py [--policy gdp-tiny] [--other LABEL=FOLDER ...] [--cells NAMES] [--seeds 3] [--evaluations 1000] [--workers 1] [--out FILE]
+
+All begin at the same simple placements, spend the same evaluations, and are the same search but for what is left out: *no policy* is critical-path search. `--other` names
+further checkpoints, such as policies trained without attention, whose search stands beside. A row that is in the file already is kept, so what was killed goes on. The table
+has the geometric mean over cells and seeds of the best step time so far over that of no policy; *evaluations for the end of* counts how many a variant needs until it is as good
+as the other at the end, over what the other spent. Whole tables of placers are `gdp compare`'s (docs/results.md).
+"""
+
+import argparse
+import copy
+import dataclasses
+import json
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from rich.console import Console
+from rich.table import Table
+
+from gdp.atomic_file import write_text
+from gdp.baselines.local_search import LocalSearch
+from gdp.baselines.search_result import SearchResult
+from gdp.cli.candidates import fine_tuning
+from gdp.cli.report_data import environment
+from gdp.cluster import preset
+from gdp.hub import load
+from gdp.learn.adapting_search import AdaptingSearch
+from gdp.policy.judge import judge_maker
+from gdp.policy.policy import Policy
+from gdp.policy.search import PolicySearch
+from gdp.runtime.simulator import Simulator
+from gdp.workloads.catalog import workload
+
+NO_POLICY = "no policy"
+SCRATCH = "fine-tuned, from scratch"
+BUDGETS = (10, 30, 100, 300, 1000)
+CELLS = (
+    "inception-v3-training@p100x4",
+    "transformer-xl-4-training@p100x4",
+    "gnmt-2-training@p100x4",
+    "nasnet-a-mobile-training@p100x4",
+    "whisper-small-training@p100x4",
+    "amoebanet-d-training@p100x2",
+    "wavenet-18-training@p100x8",
+    "inception-v3-training@unequal",
+    "gnmt-2-training@two-machines",
+)
+"""Of hold-out and validation: what the policy was not trained on."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Setting:
+    """What a variant is built for."""
+
+    policy: Policy
+    runtime: Simulator
+    evaluations: int
+    seed: int
+
+
+def _no_policy(setting: Setting) -> LocalSearch:
+    return LocalSearch(runtime=setting.runtime, evaluations=setting.evaluations, seed=setting.seed, predictor=setting.runtime)
+
+
+def _policy_search(setting: Setting) -> PolicySearch:
+    return PolicySearch(
+        setting.policy,
+        runtime=setting.runtime,
+        predictor=setting.runtime,
+        evaluations=setting.evaluations,
+        seed=setting.seed,
+        name="policy",
+        revision=None,
+    )
+
+
+def _without_judge(setting: Setting) -> PolicySearch:
+    policy = copy.deepcopy(setting.policy)
+    policy.judge = None
+    return _policy_search(dataclasses.replace(setting, policy=policy))
+
+
+def _without_regions(setting: Setting) -> LocalSearch:
+    return dataclasses.replace(_no_policy(setting), judge=judge_maker(setting.policy.judge))
+
+
+def _fine_tuned(setting: Setting) -> AdaptingSearch:
+    return fine_tuning(
+        setting.policy,
+        runtime=setting.runtime,
+        evaluations=setting.evaluations,
+        seed=setting.seed,
+        name="policy",
+        revision=None,
+    )
+
+
+def _from_scratch(setting: Setting) -> AdaptingSearch:
+    new = Policy(setting.policy.config, setting.policy.features, generator=torch.Generator().manual_seed(setting.seed))
+    return _fine_tuned(dataclasses.replace(setting, policy=new))
+
+
+Search = LocalSearch | PolicySearch | AdaptingSearch
+
+VARIANTS: dict[str, Callable[[Setting], Search]] = {
+    NO_POLICY: _no_policy,
+    "policy search": _policy_search,
+    "without judge": _without_judge,
+    "without regions": _without_regions,
+    "fine-tuned": _fine_tuned,
+    SCRATCH: _from_scratch,
+}
+
+
+def answer(question: tuple[str, str, str, int, int]) -> dict[str, Any]:
+    """One row: variant, the policy to load, cell, seed, evaluations."""
+    variant, policy, cell, seed, evaluations = question
+    torch.set_num_threads(1)
+    name, _, cluster = cell.partition("@")
+    entry = workload(name)
+    graph = entry.build()
+    setting = Setting(policy=load(policy), runtime=Simulator(dispatch=entry.dispatch, num_threads=1), evaluations=evaluations, seed=seed)
+    search = VARIANTS.get(variant, _policy_search)(setting)
+    began = time.perf_counter()
+    found: SearchResult = search.search(graph, preset(cluster))
+    wall_s = time.perf_counter() - began
+    improved = np.flatnonzero(np.diff(found.best_so_far_s, prepend=np.inf) < 0)
+    return {
+        "variant": variant,
+        "cell": cell,
+        "seed": seed,
+        "evaluations": len(found.best_so_far_s),
+        "improved_at": (improved + 1).tolist(),
+        "best_s": found.best_so_far_s[improved].tolist(),
+        "wall_s": wall_s,
+    }
+
+
+def best_at(row: dict[str, Any], evaluations: int) -> float:
+    """The best step time after so many evaluations."""
+    at = np.searchsorted(row["improved_at"], evaluations, side="right")
+    return float(row["best_s"][at - 1])
+
+
+def needed(row: dict[str, Any], goal_s: float) -> float:
+    """The evaluations until a row is at least as good; infinite where it never is."""
+    there = [at for at, best_s in zip(row["improved_at"], row["best_s"], strict=True) if best_s <= goal_s]
+    return there[0] if there else float("inf")
+
+
+def geometric_mean(values: Sequence[float]) -> float:
+    return float(np.exp(np.mean(np.log(values))))
+
+
+def tables(rows: Sequence[dict[str, Any]], *, evaluations: int) -> list[Table]:
+    """Quality at every budget, each variant over its own cells; then each cell at the end."""
+    found = {(row["variant"], row["cell"], row["seed"]): row for row in rows}
+    variants, cells = (list(dict.fromkeys(row[what] for row in rows)) for what in ("variant", "cell"))
+    seeds = sorted({row["seed"] for row in rows})
+    budgets = [budget for budget in BUDGETS if budget <= evaluations]
+    ends = [other for other in (NO_POLICY, SCRATCH) if other in variants]
+    quality = Table(
+        "variant", *map(str, budgets), "seeds at the end", *(f"evaluations for the end of {other}" for other in ends), "wall time",
+        title="best so far over that of no policy", title_justify="left",
+    )  # fmt: skip
+    per_cell = Table("cell", *(variant for variant in variants if variant != NO_POLICY), title=f"after {evaluations}", title_justify="left")
+
+    def pairs(variant: str, other: str, *, seed: int | None = None) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+        both = [(found.get((variant, cell, one)), found.get((other, cell, one))) for cell in cells for one in seeds if seed in (None, one)]
+        return [(row, beside) for row, beside in both if row is not None and beside is not None]
+
+    for variant in variants:
+        compared = pairs(variant, NO_POLICY)
+        ratios = [geometric_mean([best_at(row, budget) / best_at(beside, budget) for row, beside in compared]) for budget in budgets]
+        by_seed = [
+            geometric_mean([row["best_s"][-1] / beside["best_s"][-1] for row, beside in pairs(variant, NO_POLICY, seed=seed)])
+            for seed in seeds
+        ]
+        shares = []
+        for other in ends:
+            share = [needed(row, beside["best_s"][-1]) / beside["evaluations"] for row, beside in pairs(variant, other)]
+            never = sum(np.isinf(share))
+            shares.append(f"{float(np.median(share)):.2f}" + (f" (never in {never} of {len(share)})" if never else ""))
+        wall = geometric_mean([row["wall_s"] / beside["wall_s"] for row, beside in compared])
+        quality.add_row(
+            variant, *(f"{ratio:.3f}" for ratio in ratios), " ".join(f"{ratio:.3f}" for ratio in by_seed), *shares, f"{wall:.1f}"
+        )
+    for cell in cells:
+        ratios = {
+            variant: [
+                found[variant, cell, seed]["best_s"][-1] / found[NO_POLICY, cell, seed]["best_s"][-1]
+                for seed in seeds
+                if (variant, cell, seed) in found and (NO_POLICY, cell, seed) in found
+            ]
+            for variant in variants
+            if variant != NO_POLICY
+        }
+        per_cell.add_row(cell, *(f"{geometric_mean(ratio):.3f}" if ratio else "" for ratio in ratios.values()))
+    return [quality, per_cell]
+
+
+def main() -> None:
+    """Runs what is missing, writes the file row by row, prints the tables."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--policy", default="gdp-tiny")
+    parser.add_argument(
+        "--other", action="append", default=[], metavar="LABEL=POLICY", help="a further checkpoint, whose search stands beside"
+    )
+    parser.add_argument("--cells", default=",".join(CELLS), help="WORKLOAD@PRESET, comma-separated")
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--evaluations", type=int, default=1000)
+    parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "policy.json")
+    options = parser.parse_args()
+    policies = {variant: options.policy for variant in VARIANTS} | dict(each.split("=", 1) for each in options.other)
+    known: list[dict[str, Any]] = json.loads(options.out.read_text())["rows"] if options.out.exists() else []
+    done = {(row["variant"], row["cell"], row["seed"]) for row in known}
+    questions = [
+        (variant, policy, cell, seed, options.evaluations)
+        for seed in range(options.seeds)
+        for cell in options.cells.split(",")
+        for variant, policy in policies.items()
+        if (variant, cell, seed) not in done
+    ]
+    console = Console(width=200)
+    with ProcessPoolExecutor(max_workers=options.workers) as pool:
+        for row in pool.map(answer, questions):
+            known.append(row)
+            console.print(f"{row['variant']}, {row['cell']}, seed {row['seed']}: {row['wall_s']:.0f} s", highlight=False)
+            document = {"policy": options.policy, "others": dict(each.split("=", 1) for each in options.other)}
+            document |= {"evaluations": options.evaluations, "environment": environment(), "rows": known}
+            write_text(options.out, json.dumps(document) + "\n")
+    for table in tables(known, evaluations=options.evaluations):
+        console.print(table)
+
+
+if __name__ == "__main__":
+    main()
