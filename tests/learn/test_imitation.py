@@ -16,6 +16,7 @@ from gdp.learn.random_cluster import RandomClusterConfig
 from gdp.learn.regions import random_regions
 from gdp.learn.sources import PretrainingConfig, PretrainingTasks
 from gdp.learn.targets import Targets, imitation_order
+from gdp.policy.judge import JudgeNetwork
 from gdp.policy.policy import Policy
 from tests.learn.problems import SMALL, task, two_chains, two_devices
 
@@ -104,13 +105,13 @@ def test_regions_are_of_every_size_and_everything_is_free_in_the_rest() -> None:
     assert random_regions(1, count=5, share=1.0, generator=np.random.default_rng(0)).any(axis=1).all()
 
 
-def pool(folder: Path, *, num_tasks: int = 3) -> Targets:
+def pool(folder: Path, *, num_tasks: int = 3, num_ops: int = 60) -> Targets:
     config = PretrainingConfig(
         num_tasks=num_tasks,
         synthetic_fraction=1.0,
         workloads=(),
-        min_ops=30,
-        max_ops=60,
+        min_ops=num_ops // 2,
+        max_ops=num_ops,
         max_groups=16,
         presets=("p100x2",),
         preset_fraction=1.0,
@@ -146,6 +147,18 @@ def test_targets_are_found_once_and_are_the_same_in_any_order(tmp_path: Path) ->
         task_of, best = one(number)
         assert best.measurement.step_time_s <= 1.2 * task_of.reference_s
         assert (task_of.grouping.expand(best.group_device.numpy().astype(np.int32)) == best.device).all()
+
+
+def test_a_judge_that_is_given_is_asked(tmp_path: Path) -> None:
+    """The search is another with a judge than without, and with one that prefers otherwise; the same judge finds the same."""
+    found = []
+    for run, seed in enumerate((None, 0, 0, 1)):
+        judge = None if seed is None else JudgeNetwork(8, generator=torch.Generator().manual_seed(seed))
+        targets = pool(tmp_path / str(run), num_ops=200)
+        for number in range(3):
+            targets.search(number, judge=judge)
+        found.append(b"".join((tmp_path / str(run) / f"{number}.npy").read_bytes() for number in range(3)))
+    assert found[1] == found[2] and len(set(found)) == 3
 
 
 def test_a_target_that_is_not_its_tasks_is_refused(tmp_path: Path) -> None:
