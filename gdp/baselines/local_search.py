@@ -4,7 +4,7 @@ Moves, at random: a block of groups to another device, a group or a block to the
 busiest device to another, a stretch of the stage order to one device, two groups swapped. Blocks are the groups of ever coarser
 coarsenings, so that one move can carry a whole branch or layer. With a simulator that predicts, most moves remove what the present placement's step waits for instead
 (`gdp.baselines.critical_moves`); with somebody who can decide a region anew, a part of the moves is left to them (`gdp.baselines.region_moves`); with a judge, the most
-promising of several moves is tried (`gdp.baselines.move_judge`). A worse placement is accepted with probability `exp(-relative loss / temperature)`; the temperature falls
+promising of several moves, or regions, is tried (`gdp.baselines.move_judge`). A worse placement is accepted with probability `exp(-relative loss / temperature)`; the temperature falls
 geometrically over the budget.
 """
 
@@ -30,8 +30,11 @@ from gdp.runtime.simulator import Simulator
 
 _FIRST_TEMPERATURE, _LAST_TEMPERATURE = 0.001, 0.0001
 
-_REGIONS = 0.3
+_REGIONS = 0.15
 """The share of moves that decide a region anew, where somebody can."""
+
+_JUDGED_REGIONS = 4
+"""Decided anew for one such move, where a judge chooses among them."""
 
 _CRITICAL = 0.7
 """The share of the other moves that remove a wait, where there is a simulator to see them."""
@@ -182,9 +185,13 @@ class SearchUnderWay:
     def _propose(self, generator: np.random.Generator) -> tuple[Int32[np.ndarray, " ops"], bool]:
         """A changed placement, and whether a region of it was decided anew."""
         if self._regions is not None and generator.random() < _REGIONS:
-            proposal = self._regions.propose(self.current, generator)
-            if proposal is not None:
-                return proposal, True
+            judged = self._judge if self._seen else None
+            drawn = [self._regions.propose(self.current, generator) for _ in range(1 if judged is None else _JUDGED_REGIONS)]
+            decided = [device for device in drawn if device is not None]
+            if judged is not None and len(decided) > 1:
+                return decided[judged.choose(np.stack(decided), np.zeros(len(decided), np.bool_))], True
+            if decided:
+                return decided[0], True
         if self._judge is None or not self._seen:
             return self._change(generator)[0], False
         count = int(np.exp(generator.uniform(0, np.log(_MOST_CANDIDATES + 1))))

@@ -44,6 +44,7 @@ class Exploration:
         """Tries the starting points: they count as evaluations."""
         self._learner, self._task, self._predictor, self._config = learner, task, predictor, config
         self._decoder = RegionDecoder(learner.policy, task.tensors)
+        self._decided: list[RegionDecision] = []
         search = LocalSearch(
             runtime=predictor,
             evaluations=len(start) + config.updates * config.samples_per_update,
@@ -68,9 +69,10 @@ class Exploration:
             tried: list[Tried] = []
             regions: list[tuple[RegionDecision, int]] = []
             for number in range(config.samples_per_update):
+                self._decided.clear()
                 tried.append(self._search.step(learner.numpy_generator))
                 if tried[-1].by_region[0]:
-                    regions.append((self._decoder.last, number))
+                    regions.append((self._decision(tried[-1].device[0]), number))
             after, before = self._measured(tried)
             learner.evaluations += len(tried)
             best = min(range(len(tried)), key=lambda number: after[number].step_time_s if after[number].num_runs else np.inf)
@@ -131,7 +133,14 @@ class Exploration:
         self, device: Int64[np.ndarray, " groups"], free: Bool[np.ndarray, " groups"], generator: np.random.Generator
     ) -> Int64[np.ndarray, " groups"]:
         """A region decided anew by the policy as it is now."""
-        return self._decoder(device, free, generator)
+        decided = self._decoder(device, free, generator)
+        self._decided.append(self._decoder.last)
+        return decided
+
+    def _decision(self, device: Int32[np.ndarray, " ops"]) -> RegionDecision:
+        """Of the regions that were decided for the last move, the one that was tried."""
+        expand = self._task.grouping.expand
+        return next(one for one in self._decided if (expand(one.device.astype(np.int32)) == device).all())
 
     def _measured(self, tried: list[Tried]) -> tuple[list[Measurement], list[Measurement]]:
         """Of every placement that was tried and of the one that it changed, by the task's runtime: a measurement, or a prediction on its scale."""

@@ -47,7 +47,7 @@ def area_under_the_curve(score: np.ndarray, better: np.ndarray) -> float:
 
 @pytest.fixture(scope="module")
 def known() -> list[JudgedMoves]:
-    return [judged_moves(task(seed), None, config=CONFIG, generator=np.random.default_rng(seed)) for seed in range(8)]
+    return [judged_moves(task(seed), None, config=CONFIG, generator=np.random.default_rng(seed)) for seed in range(12)]
 
 
 def test_what_was_taught_holds_for_other_graphs(known):
