@@ -5,9 +5,9 @@ and beside the searches given the same number of samples.
         [--write-card FOLDER [--before FOLDER] [--other-seeds FOLDER ...]]
 
 The ratio of a cell is the policy's step time over that of the best simple placement (one device, contiguous, METIS, list scheduling; the simulator judges their few
-variants). The searches, METIS many times and local search, start from those simple placements or try them first. Devices choose what to run as the graph's framework
-has it: PyTorch's keep the program's order. `--write-card` writes the figures into the card of a checkpoint folder, and beside them what the same recipe reached with other
-training seeds.
+variants). The searches, METIS many times, local search, and the search that the policy takes part in, start from such simple placements or try them first. Devices choose
+what to run as the graph's framework has it: PyTorch's keep the program's order. `--write-card` writes the figures into the card of a checkpoint folder, and beside them what
+the same recipe reached with other training seeds.
 """
 
 import argparse
@@ -25,7 +25,7 @@ from gdp.atomic_file import write_text
 from gdp.baselines.local_search import LocalSearch
 from gdp.baselines.metis import MetisManyTimes
 from gdp.candidate import Candidate, best
-from gdp.cli.candidates import policy_placer, simple_placers
+from gdp.cli.candidates import policy_placer, policy_search, simple_placers
 from gdp.cli.report_data import environment
 from gdp.cluster import preset
 from gdp.compare.asking import candidates
@@ -37,7 +37,8 @@ from gdp.workloads.catalog import workload
 
 CLUSTERS = ("p100x2", "p100x4", "p100x8", "unequal", "cpu-gpu", "two-machines")
 NUM_SAMPLES = 64
-SEARCHES = ("METIS many times", "local search")
+POLICY_SEARCH = "policy search"
+SEARCHES = ("METIS many times", "local search", POLICY_SEARCH)
 WORKLOADS = (
     *(f"series-parallel-{num_ops}-{kind}-0" for num_ops in (60, 200, 600) for kind in ("inference", "training")),
     "two-tower-recommender-8",
@@ -61,8 +62,12 @@ class Cell:
     searches: dict[str, list[Candidate]]
 
     @property
+    def simple_s(self) -> float:
+        return self.simple.predicted.step_time_s
+
+    @property
     def ratios(self) -> list[float]:
-        return [one.predicted.step_time_s / self.simple.predicted.step_time_s for one in self.policy]
+        return [one.predicted.step_time_s / self.simple_s for one in self.policy]
 
     def ratios_to(self, search: str) -> list[float]:
         """The policy's step time over the search's, seed by seed."""
@@ -72,12 +77,16 @@ class Cell:
 
 def placers(policy: str, runtime: Simulator, seed: int) -> dict[str, Placer]:
     """The policy first, then `SEARCHES`."""
+    searching = policy_search(policy, runtime=runtime, dispatch=runtime.dispatch, evaluations=NUM_SAMPLES, seed=seed)
+    if searching is None:
+        raise SystemExit(f"{policy} can neither hold groups nor judge moves; name a policy that can search")
     return {
         "zero-shot": policy_placer(
             policy, runtime=runtime, dispatch=runtime.dispatch, num_samples=NUM_SAMPLES, seed=seed, objective="step_time"
         ),
         "METIS many times": MetisManyTimes(runtime=runtime, evaluations=NUM_SAMPLES, seed=seed),
         "local search": LocalSearch(runtime=runtime, evaluations=NUM_SAMPLES, seed=seed),
+        POLICY_SEARCH: searching,
     }
 
 
@@ -118,6 +127,13 @@ def summary(cells: list[Cell], split: str, num_seeds: int) -> dict[str, object]:
             for name in dict.fromkeys(cell.workload for cell in chosen)
         },
         "worst": max(max(cell.ratios) for cell in chosen),
+        "policy_search": {
+            "geometric_mean_by_seed": [
+                geometric_mean([cell.searches[POLICY_SEARCH][seed].predicted.step_time_s / cell.simple_s for cell in chosen])
+                for seed in range(num_seeds)
+            ],
+            "worst": max(max(one.predicted.step_time_s / cell.simple_s for one in cell.searches[POLICY_SEARCH]) for cell in chosen),
+        },
         "faster_than_every_simple_placement": sum(float(np.median(cell.ratios)) < 1 for cell in chosen),
         "geometric_mean_to_search": {
             search: geometric_mean([ratio for cell in chosen for ratio in cell.ratios_to(search)]) for search in SEARCHES
@@ -145,17 +161,21 @@ def write_card(folder: Path, cells: list[Cell], *, commit: str, before: Path | N
         for cell in cells
     )
     to_search = {search: geometric_mean([ratio for cell in cells for ratio in cell.ratios_to(search)]) for search in SEARCHES}
+    searched = [one.predicted.step_time_s / cell.simple_s for cell in cells for one in cell.searches[POLICY_SEARCH]]
     clear_losses = sum(float(np.median(cell.ratios)) > 1.05 for cell in cells)
     judging = last.get("judging", {})
     judged = (
         f"a judge of moves taught by {judging['rounds'] * judging['tasks_per_round']} searches" if last["policy"].get("judge_width") else ""
     )
-    first = f"python train.py experiment=tiny num_threads=1 seed={config['seed']}"
+    first = (
+        f"python train.py experiment={str(config['name']).removeprefix('gdp-')} num_threads={config['num_threads']} seed={config['seed']}"
+    )
+    ppo = f", then {config['learner']['updates']} updates of PPO" if config["learner"]["updates"] else ""
     reached = {seed: json.loads((seed / "metrics.json").read_text())["valid/sampled_over_simple"] for seed in (folder, *other_seeds)}
     card = Card(
         name=str(config["name"]),
         summary=f"A device-placement policy of the GDP family ({config['policy']['decoding']} decoding), pretrained in the simulator on step time: "
-        f"{config['imitation']['steps']} steps of imitating searched placements, then PPO, the best of it by zero-shot quality on the validation split"
+        f"{config['imitation']['steps']} steps of imitating searched placements{ppo}, the best of it by zero-shot quality on the validation split"
         f"{'; ' + judged if judged else ''}. "
         f"The results below are medians over {len(cells[0].policy)} sampling seeds, reproduced by `python benchmarks/zero_shot.py`.",
         recipe=first
@@ -170,8 +190,10 @@ def write_card(folder: Path, cells: list[Cell], *, commit: str, before: Path | N
         "(p100x2, p100x4, p100x8 and unequal among them), on step time alone, in simulation alone. The validation split chose the best "
         "moment of the training, so its rows are selected on. "
         f"More than 5 % slower than the best simple placement in {clear_losses} of {len(cells)} cells, most of all over slow links: "
-        "keep the simple placements beside it, as `gdp place` does. "
-        f"With the same {NUM_SAMPLES} evaluations its step times are, in the geometric mean over these cells, "
+        "keep the simple placements beside it, as `gdp place` does, or let it search: "
+        f"with {NUM_SAMPLES} evaluations, the simple placements among them, policy search is at {geometric_mean(searched):.3f} times the best simple placement in the "
+        f"geometric mean, {max(searched):.3f} in the worst cell. "
+        f"With the same {NUM_SAMPLES} evaluations its samples' step times are, in the geometric mean over these cells, "
         + " and ".join(f"{ratio:.3f} times those of {search}" for search, ratio in to_search.items())
         + f". At the end of training it was at {reached[folder]:.3f} times the best simple placement on the validation split (p100x2, p100x4, unequal)"
         + (f"; the same recipe with other seeds, at {', '.join(f'{reached[seed]:.3f}' for seed in other_seeds)}" if other_seeds else "")
