@@ -4,8 +4,8 @@ Moves, at random: a block of groups to another device, a group or a block to the
 busiest device to another, a stretch of the stage order to one device, two groups swapped. Blocks are the groups of ever coarser
 coarsenings, so that one move can carry a whole branch or layer. With a simulator that predicts, most moves remove what the present placement's step waits for instead
 (`gdp.baselines.critical_moves`); with somebody who can decide a region anew, a part of the moves is left to them (`gdp.baselines.region_moves`); with a judge, the most
-promising of several moves, or regions, is tried (`gdp.baselines.move_judge`). A worse placement is accepted with probability `exp(-relative loss / temperature)`; the temperature falls
-geometrically over the budget.
+promising of several moves, or regions, is tried (`gdp.baselines.move_judge`). A worse placement is accepted with probability `exp(-relative loss / temperature)`; the
+temperature falls geometrically over the budget.
 """
 
 import dataclasses

@@ -19,7 +19,12 @@ def place(
     name: Annotated[str, typer.Argument(metavar="MODEL", help=model.HELP)],
     cluster: Annotated[str, typer.Option(help=machine.HELP)] = "local",
     policy: Annotated[str, typer.Option(help="a bundled policy, a folder, or org/name@revision on the Hugging Face Hub")] = "gdp-tiny",
-    samples: Annotated[int, typer.Option(min=1, max=65536, help="placements the policy may simulate; 1 is its single best guess")] = 64,
+    samples: Annotated[
+        int,
+        typer.Option(
+            min=1, max=65536, help="placements the policy may simulate, as samples and again in a search; 1 is its single best guess"
+        ),
+    ] = 64,
     objective: Annotated[Objective, typer.Option(help="step_time, or bottleneck when steps are pipelined")] = "step_time",
     seed: Annotated[int, typer.Option(min=0, max=2**63 - 1)] = 0,
     dispatch: Annotated[
