@@ -53,6 +53,7 @@ def write_result(folder: Path, task: Task, result: FinetuneResult, *, objective:
         "against_one_device": _comparison(judgement.against_single),
         "against_simple_placement": _comparison(judgement.against_simple),
         "against_all_cores_unplaced": _comparison(result.against_all_cores),
+        "lower_bound_s": result.bound_s,
         "curve": {
             "evaluations": result.evaluations.tolist(),
             "best_s": [value if math.isfinite(value) else None for value in result.best_s.tolist()],
@@ -74,6 +75,15 @@ def against_all_cores(result: FinetuneResult, judges: Judges) -> FinetuneResult:
     ]
     ending = f"without any placement, on all CPU cores, {takes} {gain.median:.2f} times as long ({gain}, timed in turn)"
     return dataclasses.replace(result, against_all_cores=compared, verdict=f"{result.verdict}; {ending}")
+
+
+def beside_the_bound(result: FinetuneResult, bound_s: float | None, *, objective: Objective) -> FinetuneResult:
+    """The result with how much faster any placement could be, where times are simulated."""
+    if bound_s is None or not 0 < bound_s < math.inf:
+        return result
+    most = result.judgement.best.objective_s(objective) / bound_s
+    ending = f"no placement can be more than {most:.2f} times as fast as this one (predicted)"
+    return dataclasses.replace(result, bound_s=bound_s, verdict=f"{result.verdict}; {ending}")
 
 
 def write_checkpoint(folder: Path, policy: Policy, task: Task, result: FinetuneResult, *, origin: Origin, typed: Sequence[str]) -> None:

@@ -12,6 +12,7 @@ from jaxtyping import Int32
 from rich.console import Console
 from rich.table import Table
 
+from gdp.baselines.bounds import lower_bound
 from gdp.baselines.local_search import partitions_to_start_from
 from gdp.baselines.starting_points import starting_points
 from gdp.candidate import Candidate
@@ -19,7 +20,7 @@ from gdp.cli.candidates import ZERO_SHOT, refuse_impossible_memory, refuse_unkno
 from gdp.cli.configured_cluster import configured_cluster
 from gdp.cli.fill import fill
 from gdp.cli.finetune_config import FinetuneSettings, MeasuredConfig, SimulatorConfig
-from gdp.cli.finetune_files import against_all_cores, finetune_section, write_checkpoint, write_result
+from gdp.cli.finetune_files import against_all_cores, beside_the_bound, finetune_section, write_checkpoint, write_result
 from gdp.cli.measured import refuse_other_programs
 from gdp.cli.model import Model, resolve_model
 from gdp.cli.process import stop_signal
@@ -44,6 +45,9 @@ from gdp.policy.policy import Policy
 from gdp.report import Section
 from gdp.runtime.timing import Comparison
 from gdp.tracking.choose import open_tracker, wandb_mode
+
+_REACHED = 1.001
+"""Times the lower bound: what is no slower is taken for the best there is."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
@@ -120,9 +124,11 @@ def run(
         spent = settings.finetune.zero_shot_samples + (0 if start is None else len(start))
         updates = max(1, (settings.finetune.evaluations - spent) // settings.learner.samples_per_update)
         learn_config = dataclasses.replace(settings.learner, updates=min(settings.learner.updates, updates))
+        bound_s = lower_bound(task.graph, task.cluster, objective=objective).value_s if judges.screened is None else None
         exploration = None
         if start is not None:
-            exploration = Exploration(learner, task, predictor=judges.predictor, config=learn_config, start=start)
+            enough_s = 0.0 if bound_s is None else _REACHED * bound_s
+            exploration = Exploration(learner, task, predictor=judges.predictor, config=learn_config, start=start, enough_s=enough_s)
         if (folder / SNAPSHOT).exists():
             extra = restore_snapshot(folder / SNAPSHOT, learner, run=own.name)
             if judges.screened is not None:
@@ -180,7 +186,11 @@ def run(
             console.print(f"stopped after update {learner.update}{again}", markup=False)
             return 128 + stop()
         snapshot()
-        result = against_all_cores(result, judges)
+        if learner.update < learn_config.updates:
+            reached = exploration is not None and exploration.nothing_left
+            why = "nothing can be faster" if reached else f"none of the last {learn_config.patience_updates} updates found a better one"
+            console.print(f"ended after {learner.evaluations} placements: {why}", markup=False)
+        result = beside_the_bound(against_all_cores(result, judges), bound_s, objective=objective)
     measured = [] if judges.screened is None else judges.screened.measured
     section = finetune_section(title, task, result, measured=measured, objective=objective, dispatch=judges.predictor.dispatch)
     write_result(folder, task, result, objective=objective)

@@ -39,10 +39,17 @@ class Exploration:
     """A search for the step time of one task, whose groups are those of `coarsen(graph)`; the learner's policy takes part in it and learns from it."""
 
     def __init__(
-        self, learner: Learner, task: Task, *, predictor: Simulator, config: LearnConfig, start: Int32[np.ndarray, "starts ops"]
+        self,
+        learner: Learner,
+        task: Task,
+        *,
+        predictor: Simulator,
+        config: LearnConfig,
+        start: Int32[np.ndarray, "starts ops"],
+        enough_s: float = 0.0,
     ) -> None:
-        """Tries the starting points: they count as evaluations."""
-        self._learner, self._task, self._predictor, self._config = learner, task, predictor, config
+        """Tries the starting points: they count as evaluations. A placement of which `enough_s` or less is predicted ends the search."""
+        self._learner, self._task, self._predictor, self._config, self._enough_s = learner, task, predictor, config, enough_s
         self._decoder = RegionDecoder(learner.policy, task.tensors)
         self._decided: list[RegionDecision] = []
         search = LocalSearch(
@@ -61,9 +68,9 @@ class Exploration:
                 self._offer(self._search.best, predictor(task.graph, task.cluster, placement))
 
     def updates(self, reward: TaskReward) -> Iterator[Update]:
-        """Moves the learner forward, update by update, from where it stands to the configuration's last."""
+        """Moves the learner forward, update by update, from where it stands to the configuration's last, or until nothing is left to be gained."""
         learner, config, task = self._learner, self._config, self._task
-        while learner.update < config.updates and not patience_is_over(learner, config):
+        while learner.update < config.updates and not patience_is_over(learner, config) and not self.nothing_left:
             began = time.perf_counter()
             learner.update += 1
             tried: list[Tried] = []
@@ -104,6 +111,11 @@ class Exploration:
                 metrics["train/approx_kl"] = _mean([float(loss.approx_kl) for loss in losses])
                 metrics["train/clip_fraction"] = _mean([float(loss.clip_fraction) for loss in losses])
             yield Update(number=learner.update, tasks=(task,), metrics=metrics)
+
+    @property
+    def nothing_left(self) -> bool:
+        """Whether the best placement tried is as fast as was asked for."""
+        return self._search.best_s <= self._enough_s
 
     @property
     def tried_s(self) -> list[float]:

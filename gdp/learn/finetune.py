@@ -76,8 +76,10 @@ class FinetuneResult:
     """one sentence for people."""
     against_all_cores: Comparison | None = None
     """of the placement to use with the unplaced program on all CPU cores as one device, where that was timed."""
+    bound_s: float | None = None
+    """no placement takes less in the simulator, where that was asked."""
     evaluations: Int64[np.ndarray, " updates"]
-    """evaluations spent after each update."""
+    """evaluations spent after each update; where none was needed, by the starting points."""
     best_s: Float64[np.ndarray, " updates"]
     """objective of the best placement that the policy has found after each update, the zero-shot one included."""
     mean_sampled_s: Float64[np.ndarray, " updates"]
@@ -124,6 +126,8 @@ def finetune(
             (learner.evaluations, _own_best_s(learner, task, objective), update.metrics.get("train/sampled_ratio", np.inf))
         )
         watch(update)
+    if not learner.curve:
+        learner.curve.append((learner.evaluations, _own_best_s(learner, task, objective), np.inf))
     known = list(candidates)
     found = learner.found.get(task.name)
     if found is not None:

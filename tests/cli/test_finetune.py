@@ -24,6 +24,14 @@ def build():
     return layered(np.random.default_rng(5), num_ops=60)
 """
 
+CHAIN = """
+import torch
+from gdp.capture.torch import capture
+def chain():
+    layers = [layer for _ in range(6) for layer in (torch.nn.Linear(256, 256), torch.nn.ReLU())]
+    return capture(torch.nn.Sequential(*layers), (torch.zeros(32, 256),)).graph
+"""
+
 
 @pytest.mark.slow
 def test_the_result_is_the_best_candidate_and_the_file_can_be_read_back(tmp_path: Path) -> None:
@@ -50,6 +58,19 @@ def test_the_result_is_the_best_candidate_and_the_file_can_be_read_back(tmp_path
     assert adapted.config.hidden == 48
     one_device = len(set(placement.device.tolist())) == 1
     assert result["verdict"].startswith("one device is best") == one_device
+
+
+@pytest.mark.slow
+def test_it_ends_when_nothing_can_be_faster(tmp_path: Path) -> None:
+    """A chain takes no less than all of it on one device, so the starting points are enough."""
+    (tmp_path / "program.py").write_text(PROGRAM.replace("layered(np.random.default_rng(5), num_ops=60)", "chain()") + CHAIN)
+    code, err = _run(tmp_path)
+    assert code == 0 and "ended after" in err and "nothing can be faster" in err
+    result = json.loads((tmp_path / "run" / "result.json").read_text())
+    assert len(result["curve"]["evaluations"]) == 1 and result["curve"]["evaluations"][0] < 60
+    assert result["lower_bound_s"] == pytest.approx(result["candidates"][result["best"]]["step_time_s"], rel=1e-6)
+    assert result["verdict"].startswith("one device is best") and "no placement can be more than 1.00 times as fast" in result["verdict"]
+    assert (tmp_path / "run" / "checkpoint").is_dir()
 
 
 def _run(folder: Path, *, lines: int | None = None) -> tuple[int, str]:
