@@ -177,7 +177,7 @@ def write_card(folder: Path, cells: list[Cell], *, commit: str, before: Path | N
         summary=f"A device-placement policy of the GDP family ({config['policy']['decoding']} decoding), pretrained in the simulator on step time: "
         f"{config['imitation']['steps']} steps of imitating searched placements{ppo}, the best of it by zero-shot quality on the validation split"
         f"{'; ' + judged if judged else ''}. "
-        f"The results below are medians over {len(cells[0].policy)} sampling seeds, reproduced by `python benchmarks/zero_shot.py`.",
+        f"The results below are medians over {len(cells[0].policy)} sampling seeds, reproduced by `python benchmarks/zero_shot.py --policy {config['name']}`.",
         recipe=first
         if before is None
         else f"{first}\npython train.py experiment=judge init={read_config(before).facts.weights_sha256[:12]}  # the policy of the first line",

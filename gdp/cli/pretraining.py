@@ -168,12 +168,12 @@ class _Session:
             gradient_norm=settings.learner.gradient_norm,
             objective=settings.reward.objective,
         )
+        validated = learner.imitation_step // settings.validation.every_imitation_steps
         for metrics in warm_up:
-            if self.validation is not None and (
-                learner.imitation_step % settings.validation.every_imitation_steps == 0
-                or learner.imitation_step == settings.imitation.steps
-            ):
+            due = learner.imitation_step // settings.validation.every_imitation_steps  # a task that cannot run has no step of its own
+            if self.validation is not None and (due > validated or learner.imitation_step == settings.imitation.steps):
                 metrics |= self._validate(self.validation)
+            validated = due
             self.tracker.log(metrics, step=learner.imitation_step)
             advance(learner.imitation_step, f"imitation loss {metrics['imitation/loss']:.3f}")
             self._after_step(learner.imitation_step)
