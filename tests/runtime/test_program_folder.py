@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 from branching_net import CORES
 
@@ -91,6 +92,8 @@ def test_a_worker_that_outlives_its_parent_keeps_its_folder_and_removes_it_itsel
     with process:
         folder, pid = first_line(process)
         os.kill(int(pid), signal.SIGSTOP)
+        while psutil.Process(int(pid)).status() != psutil.STATUS_STOPPED:  # on a busy machine it goes on for a moment
+            time.sleep(0.001)
         process.kill()
     try:
         ProgramFolder().close()
