@@ -26,7 +26,7 @@ from rich.table import Table
 from gdp.atomic_file import write_text
 from gdp.baselines.local_search import LocalSearch
 from gdp.baselines.search_result import SearchResult
-from gdp.cli.candidates import fine_tuning
+from gdp.cli.policy_placers import NamedPolicy
 from gdp.cli.report_data import environment
 from gdp.cluster import preset
 from gdp.hub import load
@@ -63,24 +63,21 @@ class Setting:
     evaluations: int
     seed: int
 
+    @property
+    def named(self) -> NamedPolicy:
+        return NamedPolicy(self.policy, "policy", None)
+
 
 def _no_policy(setting: Setting) -> LocalSearch:
     return LocalSearch(runtime=setting.runtime, evaluations=setting.evaluations, seed=setting.seed, predictor=setting.runtime)
 
 
-def _policy_search(setting: Setting) -> PolicySearch:
-    return PolicySearch(
-        setting.policy,
-        runtime=setting.runtime,
-        predictor=setting.runtime,
-        evaluations=setting.evaluations,
-        seed=setting.seed,
-        name="policy",
-        revision=None,
-    )
+def _policy_search(setting: Setting) -> PolicySearch | None:
+    runtime = setting.runtime
+    return setting.named.search(runtime=runtime, dispatch=runtime.dispatch, evaluations=setting.evaluations, seed=setting.seed)
 
 
-def _without_judge(setting: Setting) -> PolicySearch:
+def _without_judge(setting: Setting) -> PolicySearch | None:
     policy = copy.deepcopy(setting.policy)
     policy.judge = None
     return _policy_search(dataclasses.replace(setting, policy=policy))
@@ -90,23 +87,17 @@ def _without_regions(setting: Setting) -> LocalSearch:
     return dataclasses.replace(_no_policy(setting), judge=judge_maker(setting.policy.judge))
 
 
-def _fine_tuned(setting: Setting) -> AdaptingSearch:
-    return fine_tuning(
-        setting.policy,
-        runtime=setting.runtime,
-        evaluations=setting.evaluations,
-        seed=setting.seed,
-        name="policy",
-        revision=None,
-    )
+def _fine_tuned(setting: Setting) -> AdaptingSearch | None:
+    runtime = setting.runtime
+    return setting.named.fine_tuning(runtime=runtime, dispatch=runtime.dispatch, evaluations=setting.evaluations, seed=setting.seed)
 
 
-def _from_scratch(setting: Setting) -> AdaptingSearch:
+def _from_scratch(setting: Setting) -> AdaptingSearch | None:
     new = Policy(setting.policy.config, setting.policy.features, generator=torch.Generator().manual_seed(setting.seed))
     return _fine_tuned(dataclasses.replace(setting, policy=new))
 
 
-Search = LocalSearch | PolicySearch | AdaptingSearch
+Search = LocalSearch | PolicySearch | AdaptingSearch | None
 
 VARIANTS: dict[str, Callable[[Setting], Search]] = {
     NO_POLICY: _no_policy,
@@ -127,6 +118,8 @@ def answer(question: tuple[str, str, str, int, int]) -> dict[str, Any]:
     graph = entry.build()
     setting = Setting(policy=load(policy), runtime=Simulator(dispatch=entry.dispatch, num_threads=1), evaluations=evaluations, seed=seed)
     search = VARIANTS.get(variant, _policy_search)(setting)
+    if search is None:
+        raise SystemExit(f"the policy {policy} cannot hold groups; name one that can")
     began = time.perf_counter()
     found: SearchResult = search.search(graph, preset(cluster))
     wall_s = time.perf_counter() - began

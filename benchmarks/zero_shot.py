@@ -25,7 +25,8 @@ from gdp.atomic_file import write_text
 from gdp.baselines.local_search import LocalSearch
 from gdp.baselines.metis import MetisManyTimes
 from gdp.candidate import Candidate, best
-from gdp.cli.candidates import policy_placer, policy_search, simple_placers
+from gdp.cli.candidates import simple_placers
+from gdp.cli.policy_placers import NamedPolicy
 from gdp.cli.report_data import environment
 from gdp.cluster import preset
 from gdp.compare.asking import candidates
@@ -75,14 +76,14 @@ class Cell:
         return [one.predicted.step_time_s / other.predicted.step_time_s for one, other in zip(self.policy, found, strict=True)]
 
 
-def placers(policy: str, runtime: Simulator, seed: int) -> dict[str, Placer]:
+def placers(policy: NamedPolicy, runtime: Simulator, seed: int) -> dict[str, Placer]:
     """The policy first, then `SEARCHES`."""
-    searching = policy_search(policy, runtime=runtime, dispatch=runtime.dispatch, evaluations=NUM_SAMPLES, seed=seed)
+    searching = policy.search(runtime=runtime, dispatch=runtime.dispatch, evaluations=NUM_SAMPLES, seed=seed)
     if searching is None:
-        raise SystemExit(f"{policy} can neither hold groups nor judge moves; name a policy that can search")
+        raise SystemExit(f"{policy.name} can neither hold groups nor judge moves; name a policy that can search")
     return {
-        "zero-shot": policy_placer(
-            policy, runtime=runtime, dispatch=runtime.dispatch, num_samples=NUM_SAMPLES, seed=seed, objective="step_time"
+        "zero-shot": policy.zero_shot(
+            runtime=runtime, dispatch=runtime.dispatch, num_samples=NUM_SAMPLES, seed=seed, objective="step_time"
         ),
         "METIS many times": MetisManyTimes(runtime=runtime, evaluations=NUM_SAMPLES, seed=seed),
         "local search": LocalSearch(runtime=runtime, evaluations=NUM_SAMPLES, seed=seed),
@@ -91,10 +92,10 @@ def placers(policy: str, runtime: Simulator, seed: int) -> dict[str, Placer]:
 
 
 def evaluate(policy: str, workloads: Sequence[str], *, num_seeds: int, console: Console) -> list[Cell]:
-    cells = []
+    cells, known = [], NamedPolicy.open(policy)
     for entry in map(workload, workloads):
         graph, runtime = entry.build(), Simulator(dispatch=entry.dispatch)
-        by_seed = [placers(policy, runtime, seed) for seed in range(num_seeds)]
+        by_seed = [placers(known, runtime, seed) for seed in range(num_seeds)]
         for name in CLUSTERS:
             cluster = preset(name)
             simple = candidates(graph, cluster, simple_placers(runtime=runtime, seed=0, objective="step_time"), runtime=runtime)

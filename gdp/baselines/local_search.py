@@ -9,7 +9,7 @@ temperature falls geometrically over the budget.
 """
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from jaxtyping import Bool, Int32
@@ -137,7 +137,7 @@ class SearchUnderWay:
         self.tried_s: list[float] = seconds.tolist()
         """by every evaluation, in order."""
         first = int(seconds.argmin())
-        self.current, self.current_s, self._current_measurement = np.array(start[first]), float(seconds[first]), measurements[first]
+        self.current, self.current_s, self.current_measurement = np.array(start[first]), float(seconds[first]), measurements[first]
         self.best, self.best_s = self.current, self.current_s
         self._see()
 
@@ -155,7 +155,7 @@ class SearchUnderWay:
             device=proposals,
             measurements=measurements,
             before=self.current,
-            measurement_before=self._current_measurement,
+            measurement_before=self.current_measurement,
             by_region=np.array([by_region for _, by_region in moves]),
         )
         self.tried_s += seconds.tolist()
@@ -163,7 +163,7 @@ class SearchUnderWay:
         chosen, score = proposals[row], float(seconds[row])
         loss = score / self.current_s - 1.0 if self.current_s > 0 else np.inf
         if score <= self.current_s or generator.random() < np.exp(-loss / temperature):
-            self.current, self.current_s, self._current_measurement = chosen, score, measurements[row]
+            self.current, self.current_s, self.current_measurement = chosen, score, measurements[row]
             self._see()
         if score < self.best_s:
             self.best, self.best_s = chosen, score
@@ -178,26 +178,26 @@ class SearchUnderWay:
         measurements = self._config.runtime.batch(self._graph, self._cluster, np.stack([state.current, state.best]))
         seconds = scores(measurements, self._cluster, objective=self._config.objective)
         self.tried_s = list(state.tried_s)
-        self.current, self.current_s, self._current_measurement = state.current, float(seconds[0]), measurements[0]
+        self.current, self.current_s, self.current_measurement = state.current, float(seconds[0]), measurements[0]
         self.best, self.best_s = state.best, float(seconds[1])
         self._see()
 
     def _propose(self, generator: np.random.Generator) -> tuple[Int32[np.ndarray, " ops"], bool]:
         """A changed placement, and whether a region of it was decided anew."""
         if self._regions is not None and generator.random() < _REGIONS:
-            judged = self._judge if self._seen else None
-            drawn = [self._regions.propose(self.current, generator) for _ in range(1 if judged is None else _JUDGED_REGIONS)]
-            decided = [device for device in drawn if device is not None]
-            if judged is not None and len(decided) > 1:
-                return decided[judged.choose(np.stack(decided), np.zeros(len(decided), np.bool_))], True
+            drawn = [self._regions.propose(self.current, generator) for _ in range(_JUDGED_REGIONS if self._judged else 1)]
+            decided = [(device, False) for device in drawn if device is not None]
             if decided:
-                return decided[0], True
-        if self._judge is None or not self._seen:
-            return self._change(generator)[0], False
-        count = int(np.exp(generator.uniform(0, np.log(_MOST_CANDIDATES + 1))))
-        changes = [self._change(generator) for _ in range(count)]
-        candidates, removes_wait = np.stack([device for device, _ in changes]), np.array([removes for _, removes in changes])
-        return candidates[self._judge.choose(candidates, removes_wait) if count > 1 else 0], False
+                return self._most_promising(decided), True
+        count = int(np.exp(generator.uniform(0, np.log(_MOST_CANDIDATES + 1)))) if self._judged else 1
+        return self._most_promising([self._change(generator) for _ in range(count)]), False
+
+    def _most_promising(self, changes: Sequence[tuple[Int32[np.ndarray, " ops"], bool]]) -> Int32[np.ndarray, " ops"]:
+        """Of changed placements, with whether the change removes a wait, the one that the judge chooses; there is only one where there is nobody to judge."""
+        if len(changes) == 1:
+            return changes[0][0]
+        assert self._judge is not None
+        return changes[self._judge.choose(np.stack([device for device, _ in changes]), np.array([removes for _, removes in changes]))][0]
 
     def _change(self, generator: np.random.Generator) -> tuple[Int32[np.ndarray, " ops"], bool]:
         """A changed placement, and whether the change removes a wait."""
@@ -209,6 +209,6 @@ class SearchUnderWay:
 
     def _see(self) -> None:
         timeline = None if self._critical is None else self._critical.see(self.current)
-        self._seen = timeline is not None
+        self._judged = self._judge is not None and timeline is not None
         if self._judge is not None and timeline is not None:
             self._judge.see(self.current, timeline)

@@ -1,7 +1,6 @@
 """The placers that every command puts side by side, the policy among them."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -11,12 +10,6 @@ from gdp.errors import InputError
 from gdp.graph import Graph
 from gdp.measurement import Objective, Runtime, Status
 from gdp.placement import Placer
-from gdp.runtime.verdict import Dispatch
-
-if TYPE_CHECKING:
-    from gdp.learn.adapting_search import AdaptingSearch
-    from gdp.policy.policy import Policy
-    from gdp.runtime.simulator import Simulator
 
 ZERO_SHOT = "zero-shot"
 POLICY_SEARCH = "policy search"
@@ -36,67 +29,6 @@ def simple_placers(*, runtime: Runtime, seed: int, objective: Objective) -> dict
         "metis": Metis(seed=seed),
         "list scheduling": ListScheduling(runtime=runtime, objective=objective),
     }
-
-
-def policy_placer(text: str, *, runtime: Runtime, dispatch: Dispatch, num_samples: int, seed: int, objective: Objective) -> Placer:
-    """The policy that `text` names (bundled, a folder, or on the Hub) as a zero-shot placer."""
-    from gdp.hub.load import load, resolve
-    from gdp.policy.placer import PolicyPlacer
-
-    resolved = resolve(text)
-    return PolicyPlacer(
-        load(str(resolved.folder)),
-        runtime=runtime,
-        dispatch=dispatch,
-        num_samples=num_samples,
-        seed=seed,
-        objective=objective,
-        name=resolved.name,
-        revision=resolved.revision,
-    )
-
-
-def policy_search(text: str, *, runtime: Runtime, dispatch: Dispatch, evaluations: int, seed: int) -> Placer | None:
-    """The policy that `text` names as a search for the step time, with so many evaluations by `runtime`; `None` for one that can neither hold groups nor judge moves."""
-    from gdp.hub.load import load, resolve
-    from gdp.policy.search import PolicySearch
-    from gdp.runtime.simulator import Simulator
-
-    resolved = resolve(text)
-    loaded = load(str(resolved.folder))
-    if not loaded.can_hold and loaded.judge is None:
-        return None
-    return PolicySearch(
-        loaded,
-        runtime=runtime,
-        predictor=Simulator(dispatch=dispatch),
-        evaluations=evaluations,
-        seed=seed,
-        name=resolved.name,
-        revision=resolved.revision,
-    )
-
-
-def fine_tuning(
-    policy: "Policy", *, runtime: "Simulator", evaluations: int, seed: int, name: str, revision: str | None
-) -> "AdaptingSearch":
-    """A policy as a search that it learns from, as `finetune.py` is configured where nothing is overridden."""
-    from gdp.cli.fill import fill
-    from gdp.cli.finetune_config import FinetuneSettings
-    from gdp.cli.hydra_config import composed, resolved
-    from gdp.learn.adapting_search import AdaptingSearch
-
-    config = fill(FinetuneSettings, resolved(composed("finetune", ["workload.name=any"])), where="")
-    return AdaptingSearch(
-        policy,
-        runtime=runtime,
-        evaluations=evaluations,
-        seed=seed,
-        config=config.learner,
-        reward=config.reward,
-        name=name,
-        revision=revision,
-    )
 
 
 def refuse_impossible_memory(graph: Graph, cluster: Cluster) -> None:

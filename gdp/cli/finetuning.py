@@ -120,15 +120,22 @@ def run(
         task = dataclasses.replace(task, runtime=judges.proposed, reference_s=reference_s)
         parameters = list(policy.parameters()) if settings.finetune.parameters == "all" else policy.conditioning_and_heads()
         learner = new_learner(policy, parameters=parameters, seed=settings.seed)
-        start = _start(settings, task, candidates) if _explores(policy, objective) else None
-        spent = settings.finetune.zero_shot_samples + (0 if start is None else len(start))
-        updates = max(1, (settings.finetune.evaluations - spent) // settings.learner.samples_per_update)
-        learn_config = dataclasses.replace(settings.learner, updates=min(settings.learner.updates, updates))
+        evaluations = max(1, settings.finetune.evaluations - settings.finetune.zero_shot_samples)
         bound_s = lower_bound(task.graph, task.cluster, objective=objective).value_s if judges.screened is None else None
         exploration = None
-        if start is not None:
-            enough_s = 0.0 if bound_s is None else _REACHED * bound_s
-            exploration = Exploration(learner, task, predictor=judges.predictor, config=learn_config, start=start, enough_s=enough_s)
+        if _explores(policy, objective):
+            exploration = Exploration(
+                learner,
+                task,
+                runtime=judges.predictor,
+                predictor=judges.predictor,
+                evaluations=evaluations,
+                config=settings.learner,
+                start=_start(settings, task, candidates)[:evaluations],
+                enough_s=0.0 if bound_s is None else _REACHED * bound_s,
+            )
+        whole = exploration.num_updates if exploration is not None else max(1, evaluations // settings.learner.samples_per_update)
+        learn_config = dataclasses.replace(settings.learner, updates=min(settings.learner.updates, whole))
         if (folder / SNAPSHOT).exists():
             extra = restore_snapshot(folder / SNAPSHOT, learner, run=own.name)
             if judges.screened is not None:

@@ -41,13 +41,12 @@ def place(
     from gdp.cli.candidates import (
         POLICY_SEARCH,
         ZERO_SHOT,
-        policy_placer,
-        policy_search,
         refuse_impossible_memory,
         refuse_unknown_times,
         refuse_when_nothing_runs,
         simple_placers,
     )
+    from gdp.cli.policy_placers import NamedPolicy
     from gdp.cli.report_data import section, write_page
     from gdp.cli.table import candidates_table
     from gdp.compare.asking import candidates
@@ -71,11 +70,10 @@ def place(
     refuse_impossible_memory(graph, target)
     runtime = Simulator(dispatch=captured.dispatch if dispatch is None else dispatch)
     placers = simple_placers(runtime=runtime, seed=seed, objective=objective)
-    placers[ZERO_SHOT] = policy_placer(
-        policy, runtime=runtime, dispatch=runtime.dispatch, num_samples=samples, seed=seed, objective=objective
-    )
+    known = NamedPolicy.open(policy)
+    placers[ZERO_SHOT] = known.zero_shot(runtime=runtime, dispatch=runtime.dispatch, num_samples=samples, seed=seed, objective=objective)
     if objective == "step_time" and samples > 1 and target.num_devices > 1:
-        searching = policy_search(policy, runtime=runtime, dispatch=runtime.dispatch, evaluations=samples, seed=seed)
+        searching = known.search(runtime=runtime, dispatch=runtime.dispatch, evaluations=samples, seed=seed)
         placers |= {} if searching is None else {POLICY_SEARCH: searching}
     found = candidates(graph, target, placers, runtime=runtime)
     refuse_when_nothing_runs(found, target)

@@ -3,7 +3,6 @@
 import dataclasses
 from collections.abc import Callable
 
-from gdp.cli.candidates import fine_tuning, policy_placer, policy_search
 from gdp.errors import InputError, nearest_name_hint
 from gdp.measurement import Objective, Runtime
 from gdp.placement import Placer
@@ -168,8 +167,9 @@ def _cross_entropy(setting: Setting) -> Placer:
 
 
 def _zero_shot(setting: Setting) -> Placer:
-    return policy_placer(
-        setting.policy,
+    from gdp.cli.policy_placers import NamedPolicy
+
+    return NamedPolicy.open(setting.policy).zero_shot(
         runtime=setting.runtime,
         dispatch=setting.dispatch,
         num_samples=setting.samples,
@@ -179,23 +179,22 @@ def _zero_shot(setting: Setting) -> Placer:
 
 
 def _policy_search(setting: Setting) -> Placer | None:
+    from gdp.cli.policy_placers import NamedPolicy
+
     if setting.objective != "step_time":
         return None
-    return policy_search(setting.policy, runtime=setting.runtime, dispatch=setting.dispatch, evaluations=setting.budget, seed=setting.seed)
+    return NamedPolicy.open(setting.policy).search(
+        runtime=setting.runtime, dispatch=setting.dispatch, evaluations=setting.budget, seed=setting.seed
+    )
 
 
 def _fine_tuned(setting: Setting) -> Placer | None:
-    from gdp.hub.load import load, resolve
-    from gdp.runtime.simulator import Simulator
+    from gdp.cli.policy_placers import NamedPolicy
 
-    if setting.objective != "step_time" or not isinstance(setting.runtime, Simulator):
+    if setting.objective != "step_time":
         return None
-    known = resolve(setting.policy)
-    policy = load(str(known.folder))
-    if not policy.can_hold:
-        return None
-    return fine_tuning(
-        policy, runtime=setting.runtime, evaluations=setting.budget, seed=setting.seed, name=known.name, revision=known.revision
+    return NamedPolicy.open(setting.policy).fine_tuning(
+        runtime=setting.runtime, dispatch=setting.dispatch, evaluations=setting.budget, seed=setting.seed
     )
 
 

@@ -16,6 +16,7 @@ from gdp.learn.config import LearnConfig, RewardConfig
 from gdp.learn.explore import Exploration
 from gdp.learn.learner import new_learner
 from gdp.learn.task import Task, relative_reward
+from gdp.measurement import Runtime
 from gdp.placement import Origin, Placement
 from gdp.policy.policy import Policy
 from gdp.runtime.roofline import op_time_s
@@ -26,16 +27,18 @@ from gdp.runtime.simulator import Simulator
 class AdaptingSearch:
     """`gdp.policy.search.PolicySearch` with a copy of a policy whose conditioning layers and heads are moved, update by update, on the one graph.
 
-    Every placement tried counts, the starting points among them; what is left of the budget after whole updates is not spent.
+    Every placement tried counts, the starting points among them.
     """
 
     policy: Policy
     _: dataclasses.KW_ONLY
-    runtime: Simulator
+    runtime: Runtime
+    predictor: Simulator
+    """shows what a step waits for; how its devices choose what to run is what the policy sees."""
     evaluations: int
     seed: int
     config: LearnConfig
-    """its `updates` are those that the evaluations allow."""
+    """its updates end with the evaluations."""
     reward: RewardConfig
     name: str
     """of the policy, for `Origin`."""
@@ -54,16 +57,20 @@ class AdaptingSearch:
             graph=graph,
             cluster=cluster,
             grouping=grouping,
-            tensors=featurize(graph, cluster, grouping, policy.features, dispatch=self.runtime.dispatch),
+            tensors=featurize(graph, cluster, grouping, policy.features, dispatch=self.predictor.dispatch),
             runtime=self.runtime,
             reference_s=float(op_time_s(graph, cluster).sum(axis=0).min()),
         )
-        start = starting_points(graph, cluster, num_partitions=partitions_to_start_from(self.evaluations), seed=self.seed)[
-            : self.evaluations
-        ]
-        updates = (self.evaluations - len(start)) // self.config.samples_per_update if cluster.num_devices > 1 else 0
-        config = dataclasses.replace(self.config, updates=updates)
-        exploration = Exploration(learner, task, predictor=self.runtime, config=config, start=start)
+        start = starting_points(graph, cluster, num_partitions=partitions_to_start_from(self.evaluations), seed=self.seed)
+        exploration = Exploration(
+            learner,
+            task,
+            runtime=self.runtime,
+            predictor=self.predictor,
+            evaluations=self.evaluations if cluster.num_devices > 1 else 1,
+            config=self.config,
+            start=start[: self.evaluations],
+        )
         for _ in exploration.updates(relative_reward(self.reward)):
             pass
         origin = Origin(

@@ -6,6 +6,8 @@ costs is no part of it. Then PPO on the decisions of the regions, and imitation 
 the task's runtime measures the most promising placements of each update. The generators are the learner's, and between two updates learner and search are whole.
 """
 
+import dataclasses
+import math
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -25,8 +27,7 @@ from gdp.learn.loop import Update, learning_rate, patience_is_over
 from gdp.learn.ppo import PPOLoss, ppo_loss
 from gdp.learn.regions import random_regions
 from gdp.learn.task import Task, TaskReward
-from gdp.measurement import Measurement, Status
-from gdp.placement import Origin, Placement
+from gdp.measurement import Measurement, Runtime, Status
 from gdp.policy.judge import judge_maker
 from gdp.policy.region import RegionDecision, RegionDecoder
 from gdp.runtime.simulator import Simulator
@@ -43,18 +44,26 @@ class Exploration:
         learner: Learner,
         task: Task,
         *,
+        runtime: Runtime,
         predictor: Simulator,
+        evaluations: int,
         config: LearnConfig,
         start: Int32[np.ndarray, "starts ops"],
         enough_s: float = 0.0,
     ) -> None:
-        """Tries the starting points: they count as evaluations. A placement of which `enough_s` or less is predicted ends the search."""
-        self._learner, self._task, self._predictor, self._config, self._enough_s = learner, task, predictor, config, enough_s
+        """Tries the starting points: they are the first of the `evaluations`, all of which `runtime` is asked, in updates of which the last may be shorter.
+
+        `predictor` shows what a step waits for. A placement that takes `enough_s` or less by `runtime` ends the search.
+        """
+        moves = min(max(0, evaluations - len(start)), config.updates * config.samples_per_update)
+        self._config = dataclasses.replace(config, updates=math.ceil(moves / config.samples_per_update))
+        self._learner, self._task, self._runtime, self._enough_s = learner, task, runtime, enough_s
+        self._evaluations = len(start) + moves
         self._decoder = RegionDecoder(learner.policy, task.tensors)
         self._decided: list[RegionDecision] = []
         search = LocalSearch(
-            runtime=predictor,
-            evaluations=len(start) + config.updates * config.samples_per_update,
+            runtime=runtime,
+            evaluations=self._evaluations,
             seed=0,
             predictor=predictor,
             redecide=self._redecider,
@@ -63,9 +72,8 @@ class Exploration:
         self._search = search.begin(task.graph, task.cluster, start)
         if learner.update == 0:
             learner.evaluations += len(start)
-            if task.runtime is predictor:
-                placement = Placement(device=self._search.best, origin=Origin(placer="search"))
-                self._offer(self._search.best, predictor(task.graph, task.cluster, placement))
+            if task.runtime is runtime:
+                self._offer(self._search.best, self._search.current_measurement)
 
     def updates(self, reward: TaskReward) -> Iterator[Update]:
         """Moves the learner forward, update by update, from where it stands to the configuration's last, or until nothing is left to be gained."""
@@ -75,7 +83,7 @@ class Exploration:
             learner.update += 1
             tried: list[Tried] = []
             regions: list[tuple[RegionDecision, int]] = []
-            for number in range(config.samples_per_update):
+            for number in range(min(config.samples_per_update, self._evaluations - len(self.tried_s))):
                 self._decided.clear()
                 tried.append(self._search.step(learner.numpy_generator))
                 if tried[-1].by_region[0]:
@@ -113,13 +121,18 @@ class Exploration:
             yield Update(number=learner.update, tasks=(task,), metrics=metrics)
 
     @property
+    def num_updates(self) -> int:
+        """Of the whole search."""
+        return self._config.updates
+
+    @property
     def nothing_left(self) -> bool:
         """Whether the best placement tried is as fast as was asked for."""
         return self._search.best_s <= self._enough_s
 
     @property
     def tried_s(self) -> list[float]:
-        """The predicted time of every placement tried, in order."""
+        """The time of every placement tried, in order, by the runtime that is asked."""
         return self._search.tried_s
 
     @property
@@ -156,7 +169,7 @@ class Exploration:
 
     def _measured(self, tried: list[Tried]) -> tuple[list[Measurement], list[Measurement]]:
         """Of every placement that was tried and of the one that it changed, by the task's runtime: a measurement, or a prediction on its scale."""
-        if self._task.runtime is self._predictor:
+        if self._task.runtime is self._runtime:
             return [each.measurements[0] for each in tried], [each.measurement_before for each in tried]
         rows = np.stack([each.device[0] for each in tried] + [each.before for each in tried])
         measurements = self._task.runtime.batch(self._task.graph, self._task.cluster, rows)

@@ -43,7 +43,8 @@ class FinetuneConfig:
     """What fine-tuning spends, and on what."""
 
     evaluations: int
-    """placements that may be tried, those of the candidate `zero-shot` and the starting points of the search among them; rounded down to whole updates, at least one."""
+    """placements that may be tried, those of the candidate `zero-shot` and the starting points of the search among them.
+    A policy that samples whole placements rounds them down to whole updates, at least one."""
     zero_shot_samples: int
     """simulated placements of the policy before it learns, for the candidate `zero-shot`."""
     search_evaluations: int

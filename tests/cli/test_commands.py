@@ -171,6 +171,8 @@ def test_compare_writes_every_cell(gdp: Gdp, policy: str, graph_file: Path) -> N
     assert len(cells) == 2 * (len(PLACERS) + len(SEEDED))
     searches = ("metis-many-times", "local-search", "simulated-annealing", "cross-entropy")
     assert {cells["p100x2", name, seed].evaluations for name in searches for seed in (0, 1)} == {20}
+    assert {cells["p100x2", name, 0].status for name in ("policy-search", "fine-tuned")} == {"ok"}
+    assert {cells["p100x2", name, 0].evaluations for name in ("policy-search", "fine-tuned")} == {20}
     assert cells["p100x2", "zero-shot", 0].evaluations == 4 and cells["p100x2", "expert", 0].status == "unknown"
     bound_s = {cell.cluster: cell.bound_s for cell in found.cells}
     ran = [row for row in found.rows if row.seconds is not None]

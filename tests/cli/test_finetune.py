@@ -51,7 +51,7 @@ def test_the_result_is_the_best_candidate_and_the_file_can_be_read_back(tmp_path
     spent = result["curve"]["evaluations"]
     starting_points = spent[0] - 32 - 16  # zero-shot's 16 samples count, and where the search starts
     assert 16 <= starting_points < 40
-    assert np.diff(spent).tolist() == [32] * (len(spent) - 1) and 320 - 32 < spent[-1] <= 320
+    assert np.diff(spent)[:-1].tolist() == [32] * (len(spent) - 2) and spent[-1] == 320
     assert result["curve"]["best_s"] == sorted(result["curve"]["best_s"], reverse=True)
     assert result["curve"]["best_s"][-1] == times["fine-tuned"] <= times["zero-shot"]
     adapted = load(run / "checkpoint")

@@ -39,7 +39,7 @@ def learner(seed: int = 0) -> Learner:
 def exploration(of: Learner, *, updates: int, samples: int = 24, elite_weight: float = 0.1) -> Exploration:
     start = np.zeros((1, GRAPH.num_ops), np.int32)
     config = learn_config(updates=updates, samples_per_update=samples, elite_weight=elite_weight, learning_rate=1e-3)
-    return Exploration(of, task(), predictor=SIMULATOR, config=config, start=start)
+    return Exploration(of, task(), runtime=SIMULATOR, predictor=SIMULATOR, evaluations=1 + updates * samples, config=config, start=start)
 
 
 def test_it_counts_every_evaluation_and_keeps_the_best() -> None:
