@@ -93,7 +93,8 @@ def _fine_tuned(setting: Setting) -> AdaptingSearch | None:
 
 
 def _from_scratch(setting: Setting) -> AdaptingSearch | None:
-    new = Policy(setting.policy.config, setting.policy.features, generator=torch.Generator().manual_seed(setting.seed))
+    sizes = dataclasses.replace(setting.policy.config, judge_width=0)  # an untrained judge would only mislead
+    new = Policy(sizes, setting.policy.features, generator=torch.Generator().manual_seed(setting.seed))
     return _fine_tuned(dataclasses.replace(setting, policy=new))
 
 
