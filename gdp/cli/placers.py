@@ -198,6 +198,28 @@ def _fine_tuned(setting: Setting) -> Placer | None:
     )
 
 
+def _gdp_one(setting: Setting) -> Placer:
+    import torch
+
+    from gdp.cli.fill import fill
+    from gdp.cli.finetune_config import FinetuneSettings
+    from gdp.cli.hydra_config import composed, resolved
+    from gdp.learn.sampling_search import SamplingSearch
+    from gdp.policy.policy import Policy
+
+    config = fill(FinetuneSettings, resolved(composed("finetune", ["experiment=gdp_one", "workload.name=any"])), where="")
+    return SamplingSearch(
+        Policy(config.policy, config.features, generator=torch.Generator().manual_seed(setting.seed)),
+        runtime=setting.runtime,
+        dispatch=setting.dispatch,
+        evaluations=setting.budget,
+        seed=setting.seed,
+        config=config.learner,
+        reward=dataclasses.replace(config.reward, objective=setting.objective),
+        max_groups=config.finetune.max_groups,
+    )
+
+
 PLACERS: dict[str, Callable[[Setting], Placer | None]] = {
     "single-device": _single_device,
     "expert": _expert,
@@ -222,6 +244,7 @@ PLACERS: dict[str, Callable[[Setting], Placer | None]] = {
     "zero-shot": _zero_shot,
     "policy-search": _policy_search,
     "fine-tuned": _fine_tuned,
+    "gdp-one": _gdp_one,
 }
 """By what is typed after `--placers`."""
 
@@ -234,6 +257,7 @@ SEARCHES = (
     "zero-shot",
     "policy-search",
     "fine-tuned",
+    "gdp-one",
 )
 """Those that spend the budget of evaluations."""
 

@@ -4,6 +4,7 @@ import dataclasses
 
 from gdp.cli.train_config import TrainConfig
 from gdp.cluster import Cluster, preset
+from gdp.errors import InputError, nearest_name_hint
 from gdp.learn.sources import PretrainingTasks
 from gdp.learn.task import make_task
 from gdp.learn.validation import Validation
@@ -12,12 +13,22 @@ from gdp.workloads.catalog import CATALOG, Workload, workload
 
 
 def pretraining_source(settings: TrainConfig, cluster: Cluster | None) -> PretrainingTasks:
-    """The tasks that are drawn; on `cluster` alone where there is one."""
+    """The tasks that are drawn; on `cluster` alone where there is one. Raises `InputError` for a family to leave out that there is none of, or that leaves nothing."""
+    config = settings.workload
+    families = {entry.family for entry in CATALOG}
+    for family in config.leave_out:
+        if family not in families:
+            hint = nearest_name_hint(family, families)
+            raise InputError(
+                f"workload.leave_out names {family!r}, but no workload is of that family; {hint}known are {', '.join(sorted(families))}"
+            )
+    named = _workloads(config.workloads, split="pretraining") if config.synthetic_fraction < 1 else []
+    learned = [(entry.name, entry.build) for entry in named if entry.family not in config.leave_out]
+    if named and not learned:
+        raise InputError("workload.leave_out leaves none of workload.workloads; leave out less")
     return PretrainingTasks(
-        settings.workload,
-        workloads=[(entry.name, entry.build) for entry in _workloads(settings.workload.workloads, split="pretraining")]
-        if settings.workload.synthetic_fraction < 1
-        else [],
+        config,
+        workloads=learned,
         clusters=[preset(name) for name in settings.workload.presets],
         fixed_cluster=cluster,
         num_threads=settings.num_threads,

@@ -31,6 +31,8 @@ class PretrainingConfig:
     """share of tasks whose graph is a random one of a synthetic family; the others take the named workloads in turn."""
     workloads: tuple[str, ...]
     """names of the catalog; the one name `*` stands for all of the pretraining split."""
+    leave_out: tuple[str, ...]
+    """families of the catalog of which nothing is learned, whatever `workloads` names."""
     min_ops: int
     max_ops: int
     """sizes of the synthetic graphs, uniform in the logarithm."""

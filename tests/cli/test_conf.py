@@ -52,7 +52,7 @@ def test_every_runtime() -> None:
 
 @pytest.mark.parametrize("name", options("experiment"))
 def test_every_experiment_composes_and_differs_from_the_default(name: str) -> None:
-    if name.startswith("demo_"):
+    if "finetune:" in (bundled("conf") / "experiment" / f"{name}.yaml").read_text():
         assert _finetune(f"experiment={name}") != _finetune()
     else:
         assert _train(f"experiment={name}") != _train()
@@ -171,3 +171,19 @@ def test_a_mistake_is_one_sentence_and_exit_code_2(script: str, tmp_path: Path) 
     assert done.returncode == 2
     assert done.stdout == "" and len(done.stderr.splitlines()) == 1 and "did you mean 'policy.hidden'" in done.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+def test_left_out_families_are_not_learned_on() -> None:
+    """GDP's protocol of generalisation: everything but one family."""
+    from gdp.cli.pretraining_tasks import pretraining_source
+    from gdp.workloads.catalog import workload
+
+    small = ["workload=papers", "workload.workloads=[rnnlm-2-training,vgg-16-training]", "workload.num_tasks=6"]
+    source = pretraining_source(_train(*small, "workload.leave_out=[rnnlm]"), None)
+    vgg = workload("vgg-16-training").build()
+    learned = [task for task in map(source.task, range(6)) if task is not None]
+    assert learned and {task.graph.sha256 for task in learned} == {vgg.sha256}
+    with pytest.raises(InputError, match=r"leave_out names 'rnnml'.*did you mean 'rnnlm'"):
+        pretraining_source(_train(*small, "workload.leave_out=[rnnml]"), None)
+    with pytest.raises(InputError, match="leaves none"):
+        pretraining_source(_train(*small, "workload.leave_out=[rnnlm,vgg]"), None)

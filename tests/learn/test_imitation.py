@@ -110,6 +110,7 @@ def pool(folder: Path, *, num_tasks: int = 3, num_ops: int = 60) -> Targets:
         num_tasks=num_tasks,
         synthetic_fraction=1.0,
         workloads=(),
+        leave_out=(),
         min_ops=num_ops // 2,
         max_ops=num_ops,
         max_groups=16,
