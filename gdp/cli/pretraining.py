@@ -32,6 +32,7 @@ from gdp.cli.run_folder import (
 )
 from gdp.cli.train_config import TrainConfig
 from gdp.cluster import Cluster
+from gdp.errors import InputError
 from gdp.hub.card import Card, Result, base_model_of
 from gdp.hub.checkpoint import read_config, save_checkpoint
 from gdp.hub.load import load, resolve
@@ -54,6 +55,8 @@ _NO_SCORE = math.inf
 def pretrain(settings: TrainConfig, config: dict[str, Any], typed: Sequence[str]) -> int:
     """Runs to the end, or until it is asked to stop; `config` is the resolved configuration behind `settings`, `typed` the command line. Returns the exit code."""
     mode = wandb_mode(settings.tracker)
+    if settings.device == "cuda" and not torch.cuda.is_available():
+        raise InputError("device is cuda, but PyTorch sees no GPU here; device=cpu learns on the processor")
     settings, origin = _from_where(settings)
     console = Console(stderr=True, soft_wrap=True, highlight=False)
     folder = settings.run_dir
@@ -121,7 +124,7 @@ class _Session:
         validation: Validation | None,
     ) -> "_Session":
         """Builds the learner, and puts it into the state of the folder's snapshot where there is one."""
-        policy = _first_policy(settings)
+        policy = _first_policy(settings).to(settings.device)
         learner = new_learner(policy, parameters=list(policy.parameters()), seed=settings.seed)
         folder, best_score = settings.run_dir, _NO_SCORE
         if (folder / SNAPSHOT).exists():

@@ -37,6 +37,8 @@ class TrainConfig:
     """a policy to go on from, as `gdp.hub.load` takes it, with its own `policy` and `features`; `None` for a new one."""
     name: str
     """of the checkpoint."""
+    device: Literal["cpu", "cuda"]
+    """where the policy learns."""
     num_threads: int
     """of the simulator."""
     seed: int

@@ -58,6 +58,8 @@ class GraphTensors:
         return len(self.device)
 
     def to(self, device: torch.device) -> "GraphTensors":
-        """The same tensors on another device."""
+        """The same tensors on a device."""
+        if device == self.group.device:
+            return self
         tensors = {field.name: getattr(self, field.name) for field in dataclasses.fields(self) if field.name != "ops"}
         return dataclasses.replace(self, **{name: tensor.to(device) for name, tensor in tensors.items()})

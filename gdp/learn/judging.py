@@ -131,8 +131,9 @@ def teach(
     network: JudgeNetwork, known: Sequence[JudgedMoves], *, config: JudgingConfig, generator: torch.Generator
 ) -> Iterator[dict[str, float]]:
     """Fits the network, from the weights it has, to all moves that are `known`; yields the metrics of each step. The generator is consumed."""
-    inputs = torch.from_numpy(np.concatenate([moves.inputs for moves in known]))
-    gain = torch.from_numpy(np.concatenate([moves.gain for moves in known]))
+    where = network.mean.device
+    inputs = torch.from_numpy(np.concatenate([moves.inputs for moves in known])).to(where)
+    gain = torch.from_numpy(np.concatenate([moves.gain for moves in known])).to(where)
     if not (gain > _LEAST_GAIN).any():
         raise InputError(
             "none of the searches that are to teach the judge found anything better; let judging have more tasks, or larger graphs"
@@ -143,7 +144,7 @@ def teach(
     optimizer = torch.optim.AdamW(network.parameters(), lr=config.learning_rate, weight_decay=_WEIGHT_DECAY)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, config.learning_rate, total_steps=config.steps)
     for _ in range(config.steps):
-        rows = torch.randint(len(gain), (config.batch_size,), generator=generator)
+        rows = torch.randint(len(gain), (config.batch_size,), generator=generator).to(where)
         logit, predicted = network(inputs[rows])
         improves = binary_cross_entropy_with_logits(logit, better[rows])
         error = ((predicted - log_gain[rows]).square() * better[rows]).sum() / better[rows].sum().clamp(min=1)

@@ -67,7 +67,7 @@ def learn(learner: Learner, source: TaskSource, reward: TaskReward, *, config: L
 def roll_out(policy: Policy, task: Task, reward: TaskReward, *, config: LearnConfig, generator: torch.Generator) -> Rollouts:
     """Samples placements of a task and runs them."""
     decisions = policy.sample(task.tensors, num_samples=config.samples_per_update, temperature=config.temperature, generator=generator)
-    op_device = task.grouping.expand(decisions.device[:, -1].cpu().numpy().astype(np.int32))
+    op_device = task.grouping.expand(decisions.device[:, -1].numpy().astype(np.int32))
     measurements = task.runtime.batch(task.graph, task.cluster, op_device)
     reward_of = reward(task)
     return Rollouts(

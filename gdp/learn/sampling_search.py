@@ -71,4 +71,4 @@ class SamplingSearch:
             return Placement(device=found.device.copy(), origin=origin)
         with torch.no_grad():
             likeliest = policy.greedy(task.tensors)
-        return Placement(device=grouping.expand(likeliest.cpu().numpy().astype(np.int32)), origin=origin)
+        return Placement(device=grouping.expand(likeliest.numpy().astype(np.int32)), origin=origin)

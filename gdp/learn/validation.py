@@ -77,7 +77,7 @@ class Validation:
         greedy_s, best_s = np.empty(len(self.tasks)), np.empty(len(self.tasks))
         for number, task in enumerate(self.tasks):
             decided = candidates(policy, task.tensors, num_samples=self.num_samples + 1, generator=generator)
-            seconds = self._seconds(task, task.grouping.expand(decided.cpu().numpy().astype(np.int32)))
+            seconds = self._seconds(task, task.grouping.expand(decided.numpy().astype(np.int32)))
             greedy_s[number], best_s[number] = seconds[0], seconds.min()
         metrics = {
             "valid/greedy_over_simple": geometric_mean(greedy_s, self._simple_s),

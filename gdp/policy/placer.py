@@ -72,8 +72,8 @@ class PolicyPlacer:
             share = len(range(number, self.num_samples, len(groupings)))
             if share:
                 x = featurize(graph, cluster, grouping, self.policy.features, dispatch=self.dispatch)
-                decided = candidates(self.policy, x.to(next(self.policy.parameters()).device), num_samples=share, generator=generator)
-                rows.append(grouping.expand(decided.cpu().numpy().astype(np.int32)))
+                decided = candidates(self.policy, x, num_samples=share, generator=generator)
+                rows.append(grouping.expand(decided.numpy().astype(np.int32)))
         device, best = np.concatenate(rows), 0
         if self.num_samples > 1:
             best = int(np.argmin(self.runtime.batch(graph, cluster, device).objective_s(self.objective)))

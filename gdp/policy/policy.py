@@ -44,13 +44,18 @@ class Decisions:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class _Encoded:
+    x: GraphTensors
+    """where the parameters are."""
     embedded: Tensor
     context: Tensor
     device: Tensor
 
 
 class Policy(nn.Module):
-    """Maps a graph on a cluster to distributions over devices, one per group and pass. Deterministic on a CPU, given the generators."""
+    """Maps a graph on a cluster to distributions over devices, one per group and pass. Deterministic on a CPU, given the generators.
+
+    What is given and what is returned lies on the CPU, wherever the parameters are: placements are walked through and simulated there.
+    """
 
     def __init__(self, config: PolicyConfig, features: FeatureConfig, *, generator: torch.Generator) -> None:
         super().__init__()
@@ -117,7 +122,7 @@ class Policy(nn.Module):
         else:
             log_prob = log_probs[0][:, None]
         entropy = -(log_prob.exp() * log_prob).sum(dim=-1)
-        return log_prob.gather(-1, device[..., None])[..., 0], entropy
+        return log_prob.gather(-1, device[..., None].to(log_prob.device))[..., 0].cpu(), entropy.cpu()
 
     @property
     def can_hold(self) -> bool:
@@ -128,7 +133,7 @@ class Policy(nn.Module):
     def scorer(self, x: GraphTensors) -> Scorer:
         """The first pass's head as the walk takes it: the graph is encoded once, however many placements are decided with it."""
         encoded = self._encode(x)
-        return self._scorer(self._hidden(x, encoded, None), encoded)
+        return self._scorer(self._hidden(encoded, None), encoded)
 
     def conditioning_and_heads(self) -> list[nn.Parameter]:
         """What fine-tuning on one graph moves: the gates with the summary behind them, and the head with its device embeddings."""
@@ -140,14 +145,16 @@ class Policy(nn.Module):
             raise InputError(
                 f"the policy serves at most {self.config.max_devices} devices, but the cluster has {x.num_devices}; use a policy with a larger max_devices"
             )
+        x = x.to(self.revise.weight.device)
         embedded = self.encoder(x)
         context = embedded.new_zeros(0) if self.conditioner is None else self.conditioner(embedded, x.context)
-        return _Encoded(embedded=embedded, context=context, device=self.device(x))
+        return _Encoded(x=x, embedded=embedded, context=context, device=self.device(x))
 
-    def _hidden(self, x: GraphTensors, encoded: _Encoded, previous: Tensor | None) -> Float32[Tensor, "batch groups devices width"]:
+    def _hidden(self, encoded: _Encoded, previous: Tensor | None) -> Float32[Tensor, "batch groups devices width"]:
         """The head's hidden layer, `[1, N, D, width]` in the first pass, which sees no placement."""
-        tokens, seen = encoded.embedded[None], None
+        x, tokens, seen = encoded.x, encoded.embedded[None], None
         if previous is not None:
+            previous = previous.to(tokens.device)
             seen = feedback(x, previous)
             index = previous[:, :, None, None].expand(-1, -1, 1, seen.shape[-1])
             at_own = torch.cat([encoded.device[previous], seen.gather(2, index)[:, :, 0]], dim=-1)
@@ -159,10 +166,10 @@ class Policy(nn.Module):
         self, x: GraphTensors, encoded: _Encoded, previous: Tensor | None, device: Tensor, held: Tensor | None
     ) -> Float32[Tensor, "batch groups devices"]:
         """Of every device for every group, in the course of the given decisions."""
-        hidden = self._hidden(x, encoded, previous)
-        schedule, possible = None, x.allowed[None]
+        hidden = self._hidden(encoded, previous)
+        schedule, possible = None, encoded.x.allowed[None]
         if self.config.decoding == "sequential":
-            schedule, possible = follow_schedule(x, device, held)
+            schedule, possible = (part.to(hidden.device) for part in follow_schedule(x, device, held))
         logits = self.head.logits(hidden, schedule, encoded.context)
         out = log_softmax(torch.where(possible, logits, _MASKED), dim=-1)
         return out.expand(len(device), -1, -1)
@@ -172,14 +179,14 @@ class Policy(nn.Module):
         devices: list[Tensor] = []
         log_probs: list[Tensor] = []
         for number in range(self.config.passes):
-            hidden = self._hidden(x, encoded, devices[-1] if devices else None)
+            hidden = self._hidden(encoded, devices[-1] if devices else None)
             if self.config.decoding == "sequential":
                 decisions = free_decisions(as_numpy(noise[:, number]))
                 walk(x.ops, group_flow(x), self._scorer(hidden, encoded), decisions, program_order=bool(x.program_order))
-                device, log_prob = (torch.from_numpy(values).to(hidden.device) for values in (decisions.device, decisions.log_prob))
+                device, log_prob = torch.from_numpy(decisions.device), torch.from_numpy(decisions.log_prob)
             else:
-                logits = torch.where(x.allowed, self.head.logits(hidden, None, encoded.context), _MASKED)
-                device = (logits + noise[:, number].to(logits.device)).argmax(dim=-1)
+                logits = torch.where(x.allowed, self.head.logits(hidden, None, encoded.context).cpu(), _MASKED)
+                device = (logits + noise[:, number]).argmax(dim=-1)
                 log_prob = log_softmax(logits, dim=-1).expand(len(device), -1, -1).gather(-1, device[..., None])[..., 0]
             devices.append(device)
             log_probs.append(log_prob)
@@ -207,4 +214,4 @@ def follow_schedule(
     nothing = np.zeros(0, np.float32)
     scorer = Scorer(hidden=np.zeros((0, 0, 0, 0), np.float32), weight=np.zeros((0, 0), np.float32), skip=nothing, out_weight=nothing)
     walk(x.ops, group_flow(x), scorer, decisions, program_order=bool(x.program_order))
-    return torch.from_numpy(features).to(device.device), torch.from_numpy(possible).to(device.device)
+    return torch.from_numpy(features), torch.from_numpy(possible)

@@ -54,5 +54,4 @@ class PolicySearch:
         return dataclasses.replace(found, placement=Placement(device=found.placement.device, origin=origin))
 
     def _decoder(self, graph: Graph, cluster: Cluster) -> RegionDecoder:
-        x = featurize(graph, cluster, coarsen(graph), self.policy.features, dispatch=self.predictor.dispatch)
-        return RegionDecoder(self.policy, x.to(next(self.policy.parameters()).device))
+        return RegionDecoder(self.policy, featurize(graph, cluster, coarsen(graph), self.policy.features, dispatch=self.predictor.dispatch))

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 from gdp.bundled import bundled
 from gdp.cli.fill import fill
@@ -187,3 +188,13 @@ def test_left_out_families_are_not_learned_on() -> None:
         pretraining_source(_train(*small, "workload.leave_out=[rnnml]"), None)
     with pytest.raises(InputError, match="leaves none"):
         pretraining_source(_train(*small, "workload.leave_out=[rnnlm,vgg]"), None)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_a_gpu_that_is_not_there_is_missed_before_anything_is_touched(tmp_path: Path) -> None:
+    from gdp.cli.pretraining import pretrain
+
+    config = resolved(composed("train", ["experiment=large", "tracker=jsonl", f"run_dir={tmp_path / 'run'}"]))
+    with pytest.raises(InputError, match="PyTorch sees no GPU"):
+        pretrain(fill(TrainConfig, config, where=""), config, ())
+    assert not (tmp_path / "run").exists()

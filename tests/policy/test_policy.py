@@ -209,3 +209,16 @@ def test_initialisation_comes_from_the_generator_alone():
 def test_a_wrong_config_cannot_exist(wrong):
     with pytest.raises(InputError):
         PolicyConfig(**wrong)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("decoding", DECODINGS)
+def test_a_policy_on_a_gpu_says_what_it_says_on_the_processor(decoding):
+    x = tensors(layered_graph(layers=7, width=4, seed=0), cluster(1e12, 5e11, 2e12))
+    here, there = policy(decoding=decoding, passes=2), policy(decoding=decoding, passes=2).to("cuda")
+    device = drawn(here, x).device
+    ours, theirs = here.evaluate(x, device), there.evaluate(x, device)
+    torch.testing.assert_close(theirs, ours, rtol=1e-3, atol=1e-3)
+    theirs[0].sum().backward()
+    assert all(parameter.grad.is_cuda for parameter in there.parameters() if parameter.grad is not None)
+    assert drawn(there, x).device.shape == device.shape and not there.greedy(x).is_cuda
