@@ -16,7 +16,7 @@ from gdp.policy.superposition import SuperposedDense
 
 
 class AttentionLayer(nn.Module):
-    """Segment attention and a feed-forward network, both residual."""
+    """Segment attention and a feed-forward network, both residual, both zero at first: an untrained layer changes nothing."""
 
     def __init__(self, *, hidden: int, heads: int, feed_forward: int, context: int | None, generator: torch.Generator) -> None:
         super().__init__()
@@ -24,10 +24,10 @@ class AttentionLayer(nn.Module):
         self.normalise_attention = nn.LayerNorm(hidden)
         self.query = SuperposedDense(hidden, hidden, context=context, generator=generator)
         self.key_value = SuperposedDense(hidden, 2 * hidden, context=context, generator=generator)
-        self.project = SuperposedDense(hidden, hidden, context=context, generator=generator)
+        self.project = SuperposedDense(hidden, hidden, context=context, generator=None)
         self.normalise_feed_forward = nn.LayerNorm(hidden)
         self.widen = SuperposedDense(hidden, feed_forward, context=context, generator=generator)
-        self.narrow = SuperposedDense(feed_forward, hidden, context=context, generator=generator)
+        self.narrow = SuperposedDense(feed_forward, hidden, context=context, generator=None)
 
     def forward(
         self,

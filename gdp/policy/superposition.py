@@ -26,9 +26,11 @@ class Conditioner(nn.Module):
 class SuperposedDense(nn.Module):
     """A dense layer whose inputs are gated by the graph's context; a plain one when it has no gate."""
 
-    def __init__(self, inputs: int, outputs: int, *, context: int | None, generator: torch.Generator, bias: bool = True) -> None:
+    def __init__(self, inputs: int, outputs: int, *, context: int | None, generator: torch.Generator | None, bias: bool = True) -> None:
+        """Without a generator the layer starts as zero."""
         super().__init__()
-        self.dense = dense(inputs, outputs, generator=generator, bias=bias)
+        assert generator is not None or bias
+        self.dense = zero_dense(inputs, outputs) if generator is None else dense(inputs, outputs, generator=generator, bias=bias)
         self.gate = None if context is None else zero_dense(context, inputs)
 
     def forward(self, x: Float32[Tensor, "*batch inputs"], context: Float32[Tensor, " context"]) -> Float32[Tensor, "*batch outputs"]:

@@ -6,9 +6,13 @@ CONTEXT = torch.zeros(4)
 
 
 def decoder(*, segment: int, layers: int = 1) -> Decoder:
-    return Decoder(
-        hidden=8, layers=layers, heads=2, feed_forward=16, segment=segment, context=4, generator=torch.Generator().manual_seed(0)
-    )
+    """One that is not as it starts, since an untrained layer changes nothing."""
+    generator = torch.Generator().manual_seed(0)
+    made = Decoder(hidden=8, layers=layers, heads=2, feed_forward=16, segment=segment, context=4, generator=generator)
+    for layer in made.layers:
+        for last in (layer.project, layer.narrow):
+            torch.nn.init.normal_(last.dense.weight, std=0.5, generator=generator)
+    return made
 
 
 def tokens(groups: int, *, batch: int = 2) -> torch.Tensor:
@@ -62,3 +66,9 @@ def test_placements_of_a_batch_do_not_mix():
 def test_the_first_segment_has_no_memory():
     x = tokens(12)
     torch.testing.assert_close(decoder(segment=6)(x, CONTEXT)[:, :6], decoder(segment=6)(x[:, :6], CONTEXT), rtol=1e-5, atol=1e-6)
+
+
+def test_an_untrained_layer_changes_nothing():
+    made = Decoder(hidden=8, layers=2, heads=2, feed_forward=16, segment=6, context=4, generator=torch.Generator().manual_seed(0))
+    x = tokens(12)
+    torch.testing.assert_close(made(x, CONTEXT), made.normalise(x))
