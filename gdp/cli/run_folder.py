@@ -75,7 +75,9 @@ def holds_run_of(folder: Path, config: dict[str, Any], *, resume: Literal["auto"
         raise InputError(f"run_dir is {folder}, which is a file; name a folder")
     if not _is_ours(folder):
         others = sorted(
-            path.name for path in folder.iterdir() if path.name not in (".lock", TARGETS) and not path.name.startswith(f".{_RUN_ID}.")
+            path.name
+            for path in folder.iterdir()
+            if path.name not in (".lock", TARGETS, JUDGE) and not path.name.startswith(f".{_RUN_ID}.")
         )
         if others:
             raise InputError(f"the folder {folder} holds files that no run wrote ({', '.join(others[:3])}); name another run_dir")
