@@ -38,6 +38,15 @@ def test_files_that_no_run_wrote_are_left_alone(tmp_path: Path) -> None:
         holds_run_of(tmp_path / "cluster.yaml", CONFIG, resume="auto")
 
 
+def test_a_run_may_be_given_what_another_has_searched(tmp_path: Path) -> None:
+    for name in ("targets", "judge"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "0").write_text("found")
+    begin(tmp_path, own())
+    assert holds_run_of(tmp_path, CONFIG, resume="auto")
+    assert all((tmp_path / name / "0").read_text() == "found" for name in ("targets", "judge"))
+
+
 def test_identity_leaves_out_what_does_not_touch_an_update() -> None:
     assert own(CONFIG | {"run_dir": "elsewhere", "resume": "never", "tracker": {"kind": "jsonl"}}) == own()
     assert own(CONFIG | {"seed": 1}) != own()
