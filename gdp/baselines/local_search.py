@@ -72,13 +72,12 @@ class LocalSearch:
     def __call__(self, graph: Graph, cluster: Cluster) -> Placement:
         return self.search(graph, cluster).placement
 
-    def search(self, graph: Graph, cluster: Cluster) -> SearchResult:
-        """The best placement, and the best time after each evaluation."""
+    def search(self, graph: Graph, cluster: Cluster, *, own: Int32[np.ndarray, "starts ops"] | None = None) -> SearchResult:
+        """The best placement, and the best time after each evaluation. `own` placements are tried after the simple ones that every search starts from."""
         generator = np.random.default_rng(self.seed)
-        start = starting_points(graph, cluster, num_partitions=partitions_to_start_from(self.evaluations), seed=self.seed)[
-            : self.evaluations
-        ]
-        search = self.begin(graph, cluster, start)
+        simple = starting_points(graph, cluster, num_partitions=partitions_to_start_from(self.evaluations), seed=self.seed)
+        start = simple if own is None or cluster.num_devices == 1 else np.concatenate([simple, own])
+        search = self.begin(graph, cluster, start[: self.evaluations])
         while len(search.tried_s) < self.evaluations and cluster.num_devices > 1:
             search.step(generator)
         origin = Origin(

@@ -19,6 +19,7 @@ from gdp.learn.task import Task, relative_reward
 from gdp.measurement import Runtime
 from gdp.placement import Origin, Placement
 from gdp.policy.policy import Policy
+from gdp.policy.search import sampled_starts
 from gdp.runtime.roofline import op_time_s
 from gdp.runtime.simulator import Simulator
 
@@ -61,7 +62,8 @@ class AdaptingSearch:
             runtime=self.runtime,
             reference_s=float(op_time_s(graph, cluster).sum(axis=0).min()),
         )
-        start = starting_points(graph, cluster, num_partitions=partitions_to_start_from(self.evaluations), seed=self.seed)
+        own = sampled_starts(policy, graph, task.tensors, evaluations=self.evaluations, seed=self.seed)
+        simple = starting_points(graph, cluster, num_partitions=partitions_to_start_from(self.evaluations), seed=self.seed)
         exploration = Exploration(
             learner,
             task,
@@ -69,7 +71,7 @@ class AdaptingSearch:
             predictor=self.predictor,
             evaluations=self.evaluations if cluster.num_devices > 1 else 1,
             config=self.config,
-            start=start[: self.evaluations],
+            start=np.concatenate([simple, own])[: self.evaluations] if cluster.num_devices > 1 else simple,
         )
         for _ in exploration.updates(relative_reward(self.reward)):
             pass

@@ -17,10 +17,6 @@ from gdp.placement import Origin, Placement
 from gdp.policy.policy import Policy
 from gdp.runtime.verdict import Dispatch
 
-GRAINS = (4096, 256)
-"""A graph is placed with at most so many groups, each grain with its share of the samples: fine decisions can do more, few are what policies are trained on."""
-
-
 TEMPERATURES = (0.25, 0.5, 1.0)
 """Samples are drawn at these temperatures in equal parts: sharp ones are better on average, flat ones differ more (docs/policy.md)."""
 
@@ -37,7 +33,7 @@ def candidates(policy: Policy, x: GraphTensors, *, num_samples: int, generator: 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class PolicyPlacer:
-    """Places with a policy: the likeliest placement, and, when `num_samples` is above 1, the best of `num_samples`, the likeliest of every grain among them."""
+    """Places with a policy: the likeliest placement, and, when `num_samples` is above 1, the best of `num_samples`, the likeliest among them."""
 
     policy: Policy
     _: dataclasses.KW_ONLY
@@ -54,8 +50,6 @@ class PolicyPlacer:
     """of the policy, for `Origin`."""
     revision: str | None
     """of the policy, for `Origin`."""
-    grains: tuple[int, ...] = GRAINS
-    """the most groups, finest first; grains that a graph's groups do not exceed are one."""
 
     def __post_init__(self) -> None:
         if self.num_samples < 1:
@@ -65,16 +59,10 @@ class PolicyPlacer:
 
     def __call__(self, graph: Graph, cluster: Cluster) -> Placement:
         """The best candidate; the first of equals, the likeliest one when none can run. Colocation groups stay together."""
-        groupings = {grouping.num_groups: grouping for grouping in (coarsen(graph, max_groups=grain) for grain in self.grains)}
-        generator = torch.Generator().manual_seed(self.seed)
-        rows = []
-        for number, grouping in enumerate(groupings.values()):
-            share = len(range(number, self.num_samples, len(groupings)))
-            if share:
-                x = featurize(graph, cluster, grouping, self.policy.features, dispatch=self.dispatch)
-                decided = candidates(self.policy, x, num_samples=share, generator=generator)
-                rows.append(grouping.expand(decided.numpy().astype(np.int32)))
-        device, best = np.concatenate(rows), 0
+        grouping = coarsen(graph)
+        x = featurize(graph, cluster, grouping, self.policy.features, dispatch=self.dispatch)
+        decided = candidates(self.policy, x, num_samples=self.num_samples, generator=torch.Generator().manual_seed(self.seed))
+        device, best = grouping.expand(decided.numpy().astype(np.int32)), 0
         if self.num_samples > 1:
             best = int(np.argmin(self.runtime.batch(graph, cluster, device).objective_s(self.objective)))
         origin = Origin(

@@ -5,9 +5,13 @@ import pytest
 import torch
 from policy_examples import cluster, layered_graph, policy, tensors
 
+from gdp.baselines.local_search import partitions_to_start_from
+from gdp.baselines.starting_points import starting_points
+from gdp.capture.coarsening import coarsen
 from gdp.errors import InputError
+from gdp.features.featurize import featurize
 from gdp.policy.region import RegionDecoder
-from gdp.policy.search import PolicySearch
+from gdp.policy.search import PolicySearch, sampled_starts
 from gdp.runtime.simulator import Simulator
 
 ON = cluster(1e12, 5e11, 2e12)
@@ -63,6 +67,12 @@ def test_search_spends_its_budget_and_knows_its_origin():
     )
     found = search.search(of, ON)
     assert len(found.best_so_far_s) == found.placement.origin.evaluations == 120
+    x = featurize(of, ON, coarsen(of), search.policy.features, dispatch="ready_order")
+    own = sampled_starts(search.policy, of, x, evaluations=120, seed=3)
+    simple = starting_points(of, ON, num_partitions=partitions_to_start_from(120), seed=3)
+    assert len(own) == 120 // 16
+    for first in (simple, np.concatenate([simple, own])):
+        assert found.best_so_far_s[len(first) - 1] == Simulator().batch(of, ON, first).step_time_s.min()
     assert (found.placement.origin.placer, found.placement.origin.policy, found.placement.origin.seed) == ("gdp-search", "test", 3)
     assert Simulator()(of, ON, found.placement).step_time_s == found.best_so_far_s[-1]
     again = search.search(of, ON)
