@@ -273,14 +273,18 @@ class _Session:
 
 def _from_where(settings: TrainConfig) -> tuple[TrainConfig, str | None]:
     """The settings with the sizes of the policy that the run starts from, and that policy's revision."""
-    policy, features, revision = settings.policy, settings.features, None
+    policy, features, revision, judge_width = settings.policy, settings.features, None, 0
     if settings.init is not None:
         resolved = resolve(settings.init)
         known = read_config(resolved.folder)
         policy = dataclasses.replace(known.policy, judge_width=known.policy.judge_width or policy.judge_width)
-        features, revision = known.features, resolved.revision
+        features, revision, judge_width = known.features, resolved.revision, known.policy.judge_width
     if settings.reward.objective != "step_time":
         policy = dataclasses.replace(policy, judge_width=0)
+    if policy.judge_width and not judge_width and not settings.judging.rounds:
+        raise InputError(
+            "judging.rounds is 0, but there is no judge to keep; policy.judge_width=0 leaves it out, judging.rounds=3 teaches one"
+        )
     return dataclasses.replace(settings, policy=policy, features=features), revision
 
 

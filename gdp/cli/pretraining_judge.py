@@ -45,8 +45,9 @@ def teach_judge(
 
 
 def taught_judge(settings: TrainConfig) -> JudgeNetwork | None:
-    """The judge that `teach_judge` has left in the run folder; `None` for a policy without one."""
-    return _network(settings, _weights(settings, settings.judging.rounds)) if settings.policy.judge_width else None
+    """The judge that `teach_judge` has left in the run folder; `None` where none was taught."""
+    taught = settings.policy.judge_width and settings.judging.rounds
+    return _network(settings, _weights(settings, settings.judging.rounds)) if taught else None
 
 
 def _network(settings: TrainConfig, weights: Path) -> JudgeNetwork:

@@ -12,10 +12,12 @@ from gdp.cli.run_folder import TARGETS
 from gdp.cli.search_processes import search_in_processes
 from gdp.cli.train_config import TrainConfig
 from gdp.cluster import Cluster
+from gdp.hub.load import load
 from gdp.learn.targets import Targets
 from gdp.policy.judge import JudgeNetwork
+from gdp.policy.policy import Policy
 
-_own: tuple[Targets, JudgeNetwork | None] | None = None
+_own: tuple[Targets, JudgeNetwork | None, Policy | None] | None = None
 """Of a worker process."""
 
 
@@ -33,7 +35,10 @@ def open_targets(settings: TrainConfig, cluster: Cluster | None) -> Targets:
 def search_targets(
     settings: TrainConfig, cluster: Cluster | None, missing: Sequence[int], *, stopped: Callable[[], int], advance: Callable[[int], None]
 ) -> None:
-    """Searches the tasks of these numbers, with the run's judge where it has one; `advance` hears how many are done. Ends early, with what is in hand finished, when `stopped`."""
+    """Searches the tasks of these numbers, with the run's judge where it has one, and the policy that it goes on from.
+
+    `advance` hears how many are done. Ends early, with what is in hand finished, when `stopped`.
+    """
     search_in_processes(
         _search,
         missing,
@@ -49,10 +54,14 @@ def _open(settings: TrainConfig, cluster: Cluster | None) -> None:
     global _own
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     torch.set_num_threads(1)
-    _own = open_targets(dataclasses.replace(settings, num_threads=1), cluster), taught_judge(settings)
+    expert = None if settings.init is None else load(settings.init)
+    judge = taught_judge(settings)
+    if judge is None and expert is not None:
+        judge = expert.judge
+    _own = open_targets(dataclasses.replace(settings, num_threads=1), cluster), judge, expert
 
 
 def _search(number: int) -> None:
     assert _own is not None
-    targets, judge = _own
-    targets.search(number, judge=judge)
+    targets, judge, expert = _own
+    targets.search(number, judge=judge, expert=expert)

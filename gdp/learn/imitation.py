@@ -23,6 +23,7 @@ from gdp.measurement import Objective
 from gdp.placement import Origin, Placement
 from gdp.policy.judge import JudgeNetwork, judge_maker
 from gdp.policy.policy import Policy
+from gdp.policy.search import PolicySearch
 from gdp.runtime.roofline import op_time_s
 from gdp.runtime.simulator import Simulator
 
@@ -129,10 +130,18 @@ def region_loss(
 
 
 def searched(
-    task: Task, *, evaluations: int, objective: Objective, seed: int, judge: JudgeNetwork | None = None
+    task: Task, *, evaluations: int, objective: Objective, seed: int, judge: JudgeNetwork | None = None, expert: Policy | None = None
 ) -> Int32[np.ndarray, " ops"]:
-    """What a search finds for a task, decided op by op: where the step time counts, one that sees what a step waits for, and asks the judge where there is one."""
+    """What a search finds for a task, decided op by op: where the step time counts, one that sees what a step waits for, and asks the judge where there is one.
+
+    With an `expert` it starts from that policy's samples, too, and the policy takes part in it (expert iteration: Anthony et al., arXiv 1705.08439).
+    """
     predictor = task.runtime if isinstance(task.runtime, Simulator) and objective == "step_time" else None
+    if expert is not None and predictor is not None:
+        expert.judge = judge
+        return PolicySearch(
+            expert, runtime=task.runtime, predictor=predictor, evaluations=evaluations, seed=seed, name="expert", revision=None
+        )(task.graph, task.cluster).device
     search = LocalSearch(
         runtime=task.runtime,
         evaluations=evaluations,

@@ -41,7 +41,7 @@ class JudgingConfig:
     """How a judge is taught; `policy.judge_width` says whether there is one."""
 
     rounds: int
-    """of searching and teaching; each searches with the judge of the one before."""
+    """of searching and teaching; each searches with the judge of the one before. 0 keeps the judge of the policy to go on from."""
     tasks_per_round: int
     min_ops: int
     max_ops: int
@@ -57,8 +57,9 @@ class JudgingConfig:
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
-            if not getattr(self, field.name) > 0:
-                raise InputError(f"judging.{field.name} is {getattr(self, field.name)}; it must be positive")
+            value = getattr(self, field.name)
+            if not (value > 0 or (field.name == "rounds" and value == 0)):
+                raise InputError(f"judging.{field.name} is {value}; it must be positive")
         if not 8 <= self.min_ops <= self.max_ops or self.min_evaluations > self.max_evaluations:
             raise InputError(
                 f"judging has ops from {self.min_ops} to {self.max_ops} and evaluations from {self.min_evaluations} to {self.max_evaluations}; "

@@ -13,6 +13,7 @@ from gdp.learn.sources import PretrainingTasks
 from gdp.learn.task import Task
 from gdp.measurement import Objective
 from gdp.policy.judge import JudgeNetwork
+from gdp.policy.policy import Policy
 
 
 def imitation_order(num_tasks: int, *, steps: int, seed: int) -> list[int]:
@@ -35,12 +36,12 @@ class Targets:
         """Those of the tasks that have not been searched, each once, ascending."""
         return [number for number in sorted(set(numbers)) if not self._path(number).exists()]
 
-    def search(self, number: int, *, judge: JudgeNetwork | None = None) -> None:
-        """Finds the placement of a task, with the help of a judge where there is one, and writes it. The same whenever and wherever it is done."""
+    def search(self, number: int, *, judge: JudgeNetwork | None = None, expert: Policy | None = None) -> None:
+        """Finds the placement of a task, with the help of a judge and of a policy where there are some, and writes it. The same whenever and wherever it is done."""
         task = self._source.task(number)
         device = np.zeros(0, np.int32)
         if task is not None:
-            device = searched(task, evaluations=self._evaluations, objective=self._objective, seed=self._seed, judge=judge)
+            device = searched(task, evaluations=self._evaluations, objective=self._objective, seed=self._seed, judge=judge, expert=expert)
         self._folder.mkdir(parents=True, exist_ok=True)
         with replacing(self._path(number)) as temporary, open(temporary, "wb") as file:
             np.save(file, device.astype(np.int16), allow_pickle=False)

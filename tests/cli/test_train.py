@@ -85,7 +85,7 @@ def test_a_run_that_was_interrupted_and_killed_ends_with_the_same_bits(tmp_path:
 
 
 @pytest.mark.slow
-def test_going_on_from_a_policy_keeps_it_and_gives_it_a_judge(tmp_path: Path) -> None:
+def test_going_on_from_a_policy_keeps_it_gives_it_a_judge_and_teaches_it_by_what_it_finds(tmp_path: Path) -> None:
     first, second = tmp_path / "first", tmp_path / "second"
     nothing = ("imitation.steps=0", "learner.updates=0", "validation.synthetic=1")
     child = _start(first, *nothing, "policy.judge_width=0", "seed=3")
@@ -105,6 +105,17 @@ def test_going_on_from_a_policy_keeps_it_and_gives_it_a_judge(tmp_path: Path) ->
     summary = (second / "checkpoint" / "README.md").read_text().partition("## Training")[0]
     assert "from another policy on, a judge of moves taught by 3 searches" in summary and str(tmp_path) not in summary
 
+    again = tmp_path / "again"
+    child = _start(again, *nothing, "imitation.steps=4", f"init={second / 'checkpoint'}", "judging.rounds=0")
+    _, errors = child.communicate()
+    assert child.returncode == 0 and (again / "targets").is_dir() and not (again / "judge").exists(), errors
+    iterated = load_file(again / "checkpoint" / "model.safetensors")
+    assert all(iterated[name].equal(value) for name, value in after.items() if name.startswith("judge."))
+    assert any(not iterated[name].equal(value) for name, value in after.items())
+
+    child = _start(tmp_path / "unjudged", *nothing, "policy.judge_width=8", "judging.rounds=0")
+    _, errors = child.communicate()
+    assert child.returncode == 2 and "no judge to keep" in errors
     child = _start(tmp_path / "third", *nothing, "init=gdp-tinny")
     _, errors = child.communicate()
     assert child.returncode == 2 and "did you mean 'gdp-tiny'" in errors
