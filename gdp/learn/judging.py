@@ -58,7 +58,9 @@ class JudgingConfig:
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
-            if not (value > 0 or (field.name == "rounds" and value == 0)):
+            if field.name == "rounds" and value < 0:
+                raise InputError(f"judging.rounds is {value}; it must be 0 or more")
+            if field.name != "rounds" and not value > 0:
                 raise InputError(f"judging.{field.name} is {value}; it must be positive")
         if not 8 <= self.min_ops <= self.max_ops or self.min_evaluations > self.max_evaluations:
             raise InputError(

@@ -88,7 +88,9 @@ def test_nothing_to_learn_from_is_refused():
         next(teach(network(), [stuck, JudgedMoves.none()], config=CONFIG, generator=torch.Generator()))
 
 
-@pytest.mark.parametrize("wrong", [{"rounds": 0}, {"max_ops": 50}, {"learning_rate": 0.0}, {"min_evaluations": 900}])
+@pytest.mark.parametrize(
+    "wrong", [{"rounds": -1}, {"tasks_per_round": 0}, {"max_ops": 50}, {"learning_rate": 0.0}, {"min_evaluations": 900}]
+)
 def test_a_configuration_that_cannot_be_is_refused(wrong):
     with pytest.raises(InputError, match="judging"):
         dataclasses.replace(CONFIG, **wrong)
