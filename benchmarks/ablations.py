@@ -1,4 +1,4 @@
-"""What each part of the policy is worth at first sight: policies that are alike but for one part, taught the same placements, and held against graphs that they were not taught.
+"""What each part of the policy is worth at first sight: gdp-tiny's network and others, alike but for one part, are taught the same placements and held against unseen graphs.
 
     python train.py experiment=base learner.updates=0 run_dir=RUN          # finds the placements; may be stopped once imitation begins
     python benchmarks/ablations.py --run RUN [--steps 2500] [--seeds 3] [--variants NAMES] [--out FILE]
@@ -42,7 +42,8 @@ HELD_OUT = 8
 UNTRAINED = "untrained"
 VARIANTS: dict[str, Callable[[PolicyConfig], PolicyConfig]] = {
     "whole policy": lambda config: config,
-    "without attention": lambda config: dataclasses.replace(config, attention_layers=0),
+    "two layers of attention": lambda config: dataclasses.replace(config, attention_layers=2),
+    "two layers of messages": lambda config: dataclasses.replace(config, sage_layers=2),
     "without message passing": lambda config: dataclasses.replace(config, sage_layers=0),
     "without superposition": lambda config: dataclasses.replace(config, superposition=False),
     "without priors": lambda config: dataclasses.replace(config, finish_prior=0.0, transfer_prior=0.0),

@@ -2,10 +2,11 @@
 
     python benchmarks/policy.py [--policy gdp-tiny] [--other LABEL=FOLDER ...] [--cells NAMES] [--seeds 3] [--evaluations 1000] [--workers 1] [--out FILE]
 
-All begin at the same simple placements, spend the same evaluations, and are the same search but for what is left out: *no policy* is critical-path search. `--other` names
-further checkpoints, such as policies trained without attention, whose search stands beside. A row that is in the file already is kept, so what was killed goes on. The table
-has the geometric mean over cells and seeds of the best step time so far over that of no policy; *evaluations for the end of* counts how many a variant needs until it is as good
-as the other at the end, over what the other spent. Whole tables of placers are `gdp compare`'s (docs/results.md).
+All begin at the same simple placements, spend the same evaluations, and are the same search but for what is left out: *no policy* is critical-path search,
+*without regions* is without the policy's samples, too. `--other` names further checkpoints, such as policies trained without attention, whose search stands beside.
+A row that is in the file already is kept, so what was killed goes on. The table has the geometric mean over cells and seeds of the best step time so far over that of
+no policy; *evaluations for the end of* counts how many a variant needs until it is as good as the other at the end, over what the other spent. Whole tables of placers
+are `gdp compare`'s (docs/results.md).
 """
 
 import argparse

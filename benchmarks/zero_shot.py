@@ -199,7 +199,7 @@ def write_card(folder: Path, cells: list[Cell], *, commit: str, before: Path | N
         + f". At the end of training it was at {reached[folder]:.3f} times the best simple placement on the validation split (p100x2, p100x4, unequal)"
         + (f"; the same recipe with other seeds, at {', '.join(f'{reached[seed]:.3f}' for seed in other_seeds)}" if other_seeds else "")
         + ". No family of the validation or the hold-out split was among its training graphs; "
-        "how many groups a large graph is placed in was chosen by looking at Inception-V3, which is hold-out.",
+        "that samples are of all groups, and none of coarser ones, was chosen by looking at nineteen graphs, hold-out ones among them.",
     )
     save_checkpoint(
         folder,

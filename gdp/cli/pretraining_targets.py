@@ -54,10 +54,9 @@ def _open(settings: TrainConfig, cluster: Cluster | None) -> None:
     global _own
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     torch.set_num_threads(1)
-    expert = None if settings.init is None else load(settings.init)
-    judge = taught_judge(settings)
-    if judge is None and expert is not None:
-        judge = expert.judge
+    judge, expert = taught_judge(settings), None if settings.init is None else load(settings.init)
+    if expert is not None and judge is not None:
+        expert.judge = judge
     _own = open_targets(dataclasses.replace(settings, num_threads=1), cluster), judge, expert
 
 

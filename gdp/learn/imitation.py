@@ -134,11 +134,10 @@ def searched(
 ) -> Int32[np.ndarray, " ops"]:
     """What a search finds for a task, decided op by op: where the step time counts, one that sees what a step waits for, and asks the judge where there is one.
 
-    With an `expert` it starts from that policy's samples, too, and the policy takes part in it (expert iteration: Anthony et al., arXiv 1705.08439).
+    With an `expert` it starts from that policy's samples, too, and the policy takes part in it, with the judge of its own (expert iteration: Anthony et al., arXiv 1705.08439).
     """
     predictor = task.runtime if isinstance(task.runtime, Simulator) and objective == "step_time" else None
     if expert is not None and predictor is not None:
-        expert.judge = judge
         return PolicySearch(
             expert, runtime=task.runtime, predictor=predictor, evaluations=evaluations, seed=seed, name="expert", revision=None
         )(task.graph, task.cluster).device
