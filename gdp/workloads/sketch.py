@@ -15,6 +15,7 @@ _BACKWARD_TYPE = {
     "aten.conv2d.default": "aten.convolution_backward.default",
     "aten.linear.default": "aten.mm.default",
     "aten.bmm.default": "aten.bmm.default",
+    "aten.mm.default": "aten.mm.default",
     "aten.relu.default": "aten.threshold_backward.default",
     "aten.gelu.default": "aten.gelu_backward.default",
     "aten.sigmoid.default": "aten.sigmoid_backward.default",
@@ -27,6 +28,7 @@ _BACKWARD_TYPE = {
     "aten.add.Tensor": "aten.clone.default",
     "aten.mul.Tensor": "aten.mul.Tensor",
     "aten.sum.default": "aten.expand.default",
+    "aten.sum.dim_IntList": "aten.expand.default",
 }
 
 
@@ -174,7 +176,7 @@ class Sketch:
                     writer.edge(tensor, total)
                 incoming = [writer.tensor(total, op.shape)]
             local = op.weight >= 0 and not self._weights[op.weight].as_op
-            product = op.op_type in ("aten.conv2d.default", "aten.linear.default", "aten.bmm.default")
+            product = op.op_type in ("aten.conv2d.default", "aten.linear.default", "aten.bmm.default", "aten.mm.default")
             backward = writer.op(
                 _BACKWARD_TYPE[op.op_type],
                 f"backward_{number}",

@@ -121,6 +121,8 @@ def pool(folder: Path, *, num_tasks: int = 3, num_ops: int = 60) -> Targets:
             min_devices=2,
             max_devices=3,
             unequal_fraction=0.0,
+            host_fraction=0.0,
+            machines_fraction=0.0,
             min_bandwidth_bytes_per_s=1e9,
             max_bandwidth_bytes_per_s=1e10,
             min_latency_s=1e-6,
