@@ -76,7 +76,7 @@ class Validation:
         generator = torch.Generator().manual_seed(0)
         greedy_s, best_s = np.empty(len(self.tasks)), np.empty(len(self.tasks))
         for number, task in enumerate(self.tasks):
-            decided = candidates(policy, task.tensors, num_samples=self.num_samples + 1, generator=generator)
+            decided = candidates(policy, task.graph, task.grouping, task.tensors, num_samples=self.num_samples + 1, generator=generator)
             seconds = self._seconds(task, task.grouping.expand(decided.numpy().astype(np.int32)))
             greedy_s[number], best_s[number] = seconds[0], seconds.min()
         metrics = {

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from jaxtyping import Int64
 
-from gdp.capture.coarsening import coarsen
+from gdp.capture.coarsening import Grouping, coarsen
 from gdp.cluster import Cluster
 from gdp.errors import InputError
 from gdp.features.featurize import featurize
@@ -17,18 +17,43 @@ from gdp.placement import Origin, Placement
 from gdp.policy.policy import Policy
 from gdp.runtime.verdict import Dispatch
 
-TEMPERATURES = (0.25, 0.5, 1.0)
-"""Samples are drawn at these temperatures in equal parts: sharp ones are better on average, flat ones differ more (docs/policy.md)."""
+RECIPES: tuple[tuple[int | None, float], ...] = (
+    (8, 0.5),
+    (8, 1.0),
+    (2, 2.0),
+    (32, 0.5),
+    (None, 0.5),
+    (2, 1.0),
+    (32, 1.0),
+    (8, 2.0),
+    (2, 0.5),
+    (None, 0.25),
+)
+"""How samples are drawn, in turn: in how many blocks groups share their noise (`None`: each has its own), and at what temperature. Noise of its own for every group cuts a
+program to pieces that pay for it in transfers; noise that a whole branch or layer shares yields placements that differ in what matters (docs/experiments.md)."""
 
 
-def candidates(policy: Policy, x: GraphTensors, *, num_samples: int, generator: torch.Generator) -> Int64[torch.Tensor, "samples groups"]:
-    """`num_samples` placements of the groups: the likeliest one first, then samples at each of `TEMPERATURES`."""
+def candidates(
+    policy: Policy, graph: Graph, grouping: Grouping, x: GraphTensors, *, num_samples: int, generator: torch.Generator
+) -> Int64[torch.Tensor, "samples groups"]:
+    """`num_samples` placements of the groups: the likeliest one first, then samples drawn by each of `RECIPES`. With more samples, those of fewer are among them."""
     found = [policy.greedy(x)[None]]
-    for number, temperature in enumerate(TEMPERATURES):
-        share = len(range(number, num_samples - 1, len(TEMPERATURES)))
+    seeds = torch.randint(2**62, (len(RECIPES),), generator=generator).tolist()
+    for number, (num_blocks, temperature) in enumerate(RECIPES):
+        share = len(range(number, num_samples - 1, len(RECIPES)))
         if share:
-            found.append(policy.sample(x, num_samples=share, temperature=temperature, generator=generator).device[:, -1])
+            block_of_group = None if num_blocks is None else blocks_of_groups(graph, grouping, num_blocks=num_blocks)
+            own = torch.Generator().manual_seed(seeds[number])
+            drawn = policy.sample(x, num_samples=share, temperature=temperature, generator=own, block_of_group=block_of_group)
+            found.append(drawn.device[:, -1])
     return torch.cat(found)
+
+
+def blocks_of_groups(graph: Graph, grouping: Grouping, *, num_blocks: int) -> Int64[torch.Tensor, " groups"]:
+    """The block of each group when the graph is coarsened to at most `num_blocks`: that of the group's first op."""
+    _, first_op = np.unique(grouping.group_of_op, return_index=True)
+    block = coarsen(graph, max_groups=num_blocks).group_of_op[first_op]
+    return torch.from_numpy(np.unique(block, return_inverse=True)[1])
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -61,7 +86,8 @@ class PolicyPlacer:
         """The best candidate; the first of equals, the likeliest one when none can run. Colocation groups stay together."""
         grouping = coarsen(graph)
         x = featurize(graph, cluster, grouping, self.policy.features, dispatch=self.dispatch)
-        decided = candidates(self.policy, x, num_samples=self.num_samples, generator=torch.Generator().manual_seed(self.seed))
+        generator = torch.Generator().manual_seed(self.seed)
+        decided = candidates(self.policy, graph, grouping, x, num_samples=self.num_samples, generator=generator)
         device, best = grouping.expand(decided.numpy().astype(np.int32)), 0
         if self.num_samples > 1:
             best = int(np.argmin(self.runtime.batch(graph, cluster, device).objective_s(self.objective)))

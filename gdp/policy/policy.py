@@ -87,13 +87,26 @@ class Policy(nn.Module):
         self.judge = JudgeNetwork(config.judge_width, generator=generator) if config.judge_width else None
 
     @torch.no_grad()
-    def sample(self, x: GraphTensors, *, num_samples: int, temperature: float, generator: torch.Generator) -> Decisions:
-        """Draws `num_samples` placements; the generator lies on the CPU. A temperature above 1 flattens the distributions, below 1 sharpens them."""
+    def sample(
+        self,
+        x: GraphTensors,
+        *,
+        num_samples: int,
+        temperature: float,
+        generator: torch.Generator,
+        block_of_group: Int64[Tensor, " groups"] | None = None,
+    ) -> Decisions:
+        """Draws `num_samples` placements; the generator lies on the CPU. A temperature above 1 flattens the distributions, below 1 sharpens them.
+
+        Each group is decided by the largest of its logits with Gumbel noise added. Groups of one block are given the same noise, so that a block is drawn to a device as a whole
+        and yet each of its groups may stay behind; each group's own distribution is as without blocks.
+        """
         if not 0 < temperature < float("inf") or num_samples < 1:
             raise InputError(f"sampling needs a positive temperature and at least one sample, not {temperature} and {num_samples}")
-        shape = (num_samples, self.config.passes, x.num_groups, x.num_devices)
-        uniform = torch.rand(shape, generator=generator).clamp(min=1e-20)
-        return self._decide(x, -torch.log(-torch.log(uniform)) * temperature)
+        num_blocks = x.num_groups if block_of_group is None else int(block_of_group.max()) + 1
+        uniform = torch.rand((num_samples, self.config.passes, num_blocks, x.num_devices), generator=generator).clamp(min=1e-20)
+        noise = -torch.log(-torch.log(uniform)) * temperature
+        return self._decide(x, noise if block_of_group is None else noise[:, :, block_of_group])
 
     @torch.no_grad()
     def greedy(self, x: GraphTensors) -> Int64[Tensor, " groups"]:

@@ -67,5 +67,6 @@ class PolicySearch:
 def sampled_starts(policy: Policy, graph: Graph, x: GraphTensors, *, evaluations: int, seed: int) -> Int32[np.ndarray, "starts ops"]:
     """Placements of a policy for a search with this budget to start from, beside the simple ones: the likeliest, then samples. `x` holds the groups of `coarsen(graph)`."""
     num_samples = max(1, min(evaluations // _EVALUATIONS_PER_SAMPLE, _MOST_SAMPLES))
-    decided = candidates(policy, x, num_samples=num_samples, generator=torch.Generator().manual_seed(seed))
-    return coarsen(graph).expand(decided.numpy().astype(np.int32))
+    grouping = coarsen(graph)
+    decided = candidates(policy, graph, grouping, x, num_samples=num_samples, generator=torch.Generator().manual_seed(seed))
+    return grouping.expand(decided.numpy().astype(np.int32))

@@ -2,6 +2,7 @@ import dataclasses
 
 import numpy as np
 import pytest
+import torch
 from policy_examples import cluster, layered_graph, policy
 
 from gdp.capture.coarsening import coarsen
@@ -11,7 +12,7 @@ from gdp.features.featurize import featurize
 from gdp.graph import Graph
 from gdp.measurement import Measurement, MeasurementBatch
 from gdp.placement import Placement
-from gdp.policy.placer import PolicyPlacer
+from gdp.policy.placer import RECIPES, PolicyPlacer, blocks_of_groups, candidates
 from gdp.policy.policy import Policy
 from gdp.runtime.simulator import Simulator
 
@@ -62,6 +63,47 @@ def test_candidates_are_counted_and_seeded():
     placement = placer(gdp, num_samples=8, seed=3, runtime=runtime)(GRAPH, CLUSTER)
     assert runtime.asked == 8 and placement.origin.evaluations == 8 and placement.origin.seed == 3
     assert np.array_equal(placement.device, placer(gdp, num_samples=8, seed=3)(GRAPH, CLUSTER).device)
+
+
+def test_candidates_begin_with_the_likeliest_and_take_the_recipes_in_turn():
+    gdp, grouping = policy(), coarsen(GRAPH)
+    x = featurize(GRAPH, CLUSTER, grouping, gdp.features)
+    for count in (1, 2, len(RECIPES) + 1, 64):
+        found = candidates(gdp, GRAPH, grouping, x, num_samples=count, generator=torch.Generator().manual_seed(0))
+        assert found.shape == (count, grouping.num_groups)
+        assert torch.equal(found[0], gdp.greedy(x))
+    first = candidates(gdp, GRAPH, grouping, x, num_samples=2, generator=torch.Generator().manual_seed(0))[1]
+    num_blocks, temperature = RECIPES[0]
+    alone = gdp.sample(
+        x,
+        num_samples=1,
+        temperature=temperature,
+        generator=torch.Generator().manual_seed(int(torch.randint(2**62, (len(RECIPES),), generator=torch.Generator().manual_seed(0))[0])),
+        block_of_group=blocks_of_groups(GRAPH, grouping, num_blocks=num_blocks),
+    )
+    assert torch.equal(first, alone.device[0, -1])
+
+
+def test_with_more_candidates_those_of_fewer_are_among_them():
+    gdp, grouping = policy(), coarsen(GRAPH)
+    x = featurize(GRAPH, CLUSTER, grouping, gdp.features)
+    few, many = (
+        {tuple(row) for row in candidates(gdp, GRAPH, grouping, x, num_samples=count, generator=torch.Generator().manual_seed(5)).tolist()}
+        for count in (14, 64)
+    )
+    assert few < many
+
+
+@pytest.mark.parametrize("max_groups", [None, 12])
+@pytest.mark.parametrize("num_blocks", [2, 5, 1000])
+def test_blocks_are_the_graphs_own_coarser_groups(num_blocks, max_groups):
+    grouping = coarsen(GRAPH, max_groups=max_groups)
+    block = blocks_of_groups(GRAPH, grouping, num_blocks=num_blocks).numpy()
+    assert len(block) == grouping.num_groups
+    assert sorted(set(block.tolist())) == list(range(min(num_blocks, grouping.num_groups)))
+    if max_groups is None:
+        of_op = coarsen(GRAPH, max_groups=num_blocks).group_of_op
+        assert len(set(zip(block[grouping.group_of_op].tolist(), of_op.tolist(), strict=True))) == len(set(of_op.tolist()))
 
 
 def test_colocation_groups_stay_together():
