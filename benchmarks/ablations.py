@@ -1,11 +1,11 @@
 """What each part of the policy is worth at first sight: gdp-tiny's network and others, alike but for one part, are taught the same placements and held against unseen graphs.
 
-    python train.py experiment=base learner.updates=0 run_dir=RUN          # finds the placements; may be stopped once imitation begins
+    python train.py experiment=tiny run_dir=RUN          # finds the placements; may be stopped once imitation begins
     python benchmarks/ablations.py --run RUN [--steps 2500] [--seeds 3] [--variants NAMES] [--out FILE]
 
 The last eighth of the run's tasks is taught to nobody: *nats* is the cross-entropy of a decision there, of whole placements and, for policies that can hold groups, of regions
-whose surroundings are held. *Best guess* and *64 samples* are step times over those of the best simple placement, geometric means over the validation split on p100x2, p100x4 and
-an unequal pair. What the judge and the regions are worth in search is `benchmarks/policy.py`'s. A row that is in the file already is kept, so what was killed goes on.
+whose surroundings are held. *Best guess* and *64 samples* are step times over those of the best simple placement, geometric means over the validation split on the clusters of
+`conf/experiment/tiny.yaml`. What the judge and the regions are worth in search is `benchmarks/policy.py`'s. A row that is in the file already is kept, so what was killed goes on.
 """
 
 import argparse
@@ -123,19 +123,19 @@ def table(rows: list[dict[str, Any]]) -> Table:
 def main() -> None:
     """Trains what is missing, writes the file row by row, prints the table."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--run", type=Path, required=True, help="folder of a run of experiment=base with seed 0, for its placements")
+    parser.add_argument("--run", type=Path, required=True, help="folder of a run of experiment=tiny with seed 0, for its placements")
     parser.add_argument("--steps", type=int, default=2500)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--variants", default=",".join(VARIANTS), help="comma-separated")
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "ablations.json")
     options = parser.parse_args()
     torch.set_num_threads(1)
-    overrides = ["experiment=base", "policy=tiny", "policy.judge_width=0", "num_threads=1", f"run_dir={options.run}"]
+    overrides = ["experiment=tiny", "policy.judge_width=0", "num_threads=1", f"run_dir={options.run}"]
     settings = fill(TrainConfig, resolved(composed("train", overrides)), where="")
     targets, validation = open_targets(settings, None), pretraining_validation(settings)
     assert validation is not None
     if targets.missing(range(settings.workload.num_tasks)):
-        raise SystemExit(f"{options.run} lacks placements to imitate; run train.py experiment=base run_dir={options.run} first")
+        raise SystemExit(f"{options.run} lacks placements to imitate; run train.py experiment=tiny run_dir={options.run} first")
     rows: list[dict[str, Any]] = json.loads(options.out.read_text())["rows"] if options.out.exists() else []
     done = {(row["variant"], row["seed"]) for row in rows}
     console = Console(width=160)

@@ -163,7 +163,8 @@ def write_card(folder: Path, cells: list[Cell], *, commit: str, before: Path | N
     )
     to_search = {search: geometric_mean([ratio for cell in cells for ratio in cell.ratios_to(search)]) for search in SEARCHES}
     searched = [one.predicted.step_time_s / cell.simple_s for cell in cells for one in cell.searches[POLICY_SEARCH]]
-    clear_losses = sum(float(np.median(cell.ratios)) > 1.05 for cell in cells)
+    lost = [cell.cluster for cell in cells if float(np.median(cell.ratios)) > 1.05]
+    where_lost = ", ".join(f"{lost.count(name)} on {name}" for name in CLUSTERS if name in lost)
     judging = last.get("judging", {})
     judged = (
         f"a judge of moves taught by {judging['rounds'] * judging['tasks_per_round']} searches" if last["policy"].get("judge_width") else ""
@@ -187,19 +188,21 @@ def write_card(folder: Path, cells: list[Cell], *, commit: str, before: Path | N
         "others of the catalog's pretraining split",
         seeds=(int(config["seed"]),),
         results=results,
-        limits=f"Trained on graphs of at most {config['workload']['max_ops']} ops and {config['workload']['max_groups']} groups, on clusters of 2 to 8 devices "
-        "(p100x2, p100x4, p100x8 and unequal among them), on step time alone, in simulation alone. The validation split chose the best "
-        "moment of the training, so its rows are selected on. "
-        f"More than 5 % slower than the best simple placement in {clear_losses} of {len(cells)} cells, most of all over slow links: "
+        limits=f"Trained on graphs of at most {config['workload']['max_ops']} ops and {config['workload']['max_groups']} groups, on clusters of 2 to "
+        f"{config['workload']['random_cluster']['max_devices']} devices ({', '.join(config['workload']['presets'])} among them), on step time alone, in simulation alone. "
+        "The validation split chose the best moment of the training, so its rows are selected on. "
+        f"More than 5 % slower than the best simple placement in {len(lost)} of {len(cells)} cells{f' ({where_lost})' if lost else ''}: "
         "keep the simple placements beside it, as `gdp place` does, or let it search: "
         f"with {NUM_SAMPLES} evaluations, the simple placements among them, policy search is at {geometric_mean(searched):.3f} times the best simple placement in the "
         f"geometric mean, {max(searched):.3f} in the worst cell. "
         f"With the same {NUM_SAMPLES} evaluations its samples' step times are, in the geometric mean over these cells, "
         + " and ".join(f"{ratio:.3f} times those of {search}" for search, ratio in to_search.items())
-        + f". At the end of training it was at {reached[folder]:.3f} times the best simple placement on the validation split (p100x2, p100x4, unequal)"
+        + f". At the end of training it was at {reached[folder]:.3f} times the best simple placement on the validation split ({', '.join(config['validation']['presets'])}), "
+        "by the samples of the commit that trained it"
         + (f"; the same recipe with other seeds, at {', '.join(f'{reached[seed]:.3f}' for seed in other_seeds)}" if other_seeds else "")
         + ". No family of the validation or the hold-out split was among its training graphs; "
-        "that samples are of all groups, and none of coarser ones, was chosen by looking at nineteen graphs, hold-out ones among them.",
+        "what kinds of samples there are was chosen on eight graphs of the validation split. "
+        "Its random programs of blocked matrices are of the kind of DOPPLER's sharded graphs, which are hold-out.",
     )
     save_checkpoint(
         folder,
