@@ -3,8 +3,9 @@
 While groups are decided, the step is drawn up op by op, as the simulator would run it: when every device and every channel is free, where tensors are, what is still to come.
 The group that is decided next is that of the op that became ready first; where devices keep the program's order, of the op of lowest number. A group that is all variables
 or constants is decided with the first that needs it. The numbers of `SCHEDULE_FEATURES` per (group, device) come from that schedule. It is list scheduling's state
-(Topcuoglu et al., HEFT, TPDS 2002, equations 5 to 7) with contention of links (Sinnen and Sousa, TPDS 2005), without insertion on devices. Some groups may be *held*: their
-devices are given, the others are decided around them, and see what of the held ones is still to come.
+(Topcuoglu et al., HEFT, TPDS 2002, equations 5 to 7) with contention of links (Sinnen and Sousa, TPDS 2005), without insertion on devices. A device is as busy as it will be: with
+what has run there, and with what has its place there, still waits for a transfer, and would not be later. Some groups may be *held*: their devices are given, the others are
+decided around them, and see what of the held ones is still to come.
 
 It is exact but for this: transfers are drawn up when their consumer is ready, in the earliest gap of the channel since the tensor was made, not in the order in which tensors
 are made. A device whose memory the parameters placed so far leave no room for is ruled out, unless every allowed one is.
@@ -90,6 +91,7 @@ def _walk(flow, groups, scorer, decisions, state, program_order):
 @no_type_check
 def _begin(flow, state):
     state.where[:] = -1
+    state.first_waiting[:] = -1
     state.ready[:] = 0
     state.arrival[:] = -1
     state.available[:] = np.inf
@@ -119,8 +121,11 @@ def _run(flow, groups, scorer, decisions, sample, state, program_order):
         if state.arrival[op] < 0:
             state.arrival[op] = _fetch(flow, groups, scorer, decisions, sample, state, op, d)
             if state.arrival[op] > now and not program_order:
+                _wait(state, op, d)
                 push(state.queue, state.arrival[op], op)
                 continue
+        elif not program_order:
+            _waited(state, op, d)
         end = max(state.arrival[op], state.free[d]) + flow.time[op, d]
         state.free[d] = end
         state.coming[d] -= flow.time[op, d]
@@ -133,6 +138,30 @@ def _run(flow, groups, scorer, decisions, sample, state, program_order):
                 state.missing[consumer] -= 1
                 if state.missing[consumer] == 0:
                     push(state.queue, 0.0 if program_order else state.ready[consumer], consumer)
+
+
+@compile_kernel
+@no_type_check
+def _wait(state, op, d):
+    """Notes that an op waits for a transfer."""
+    following = state.first_waiting[d]
+    state.next_waiting[op], state.previous_waiting[op] = following, -1
+    if following >= 0:
+        state.previous_waiting[following] = op
+    state.first_waiting[d] = op
+
+
+@compile_kernel
+@no_type_check
+def _waited(state, op, d):
+    """Notes that an op waits no more."""
+    following, before = state.next_waiting[op], state.previous_waiting[op]
+    if following >= 0:
+        state.previous_waiting[following] = before
+    if before >= 0:
+        state.next_waiting[before] = following
+    else:
+        state.first_waiting[d] = following
 
 
 @compile_kernel

@@ -29,6 +29,10 @@ _MOST = 4.0
 """Ideal steps: larger gaps are shown as this."""
 
 
+_MOST_WAITING = 256
+"""Of the ops that wait for transfers to a device, the latest so many are looked at."""
+
+
 @compile_kernel
 @no_type_check
 def look(flow, groups, state, group, op, now):
@@ -39,7 +43,7 @@ def look(flow, groups, state, group, op, now):
     own = 1e-6
     for d in range(devices):
         state.ready_on[d] = max(now, _arrival(flow, state, op, d))
-        state.start[d] = max(state.ready_on[d], state.free[d])
+        state.start[d] = max(state.ready_on[d], _free_at(flow, state, d, state.ready_on[d] + groups.time[group, d]))
         own += groups.time[group, d] / devices
         if state.open[d]:
             first_start = min(first_start, state.start[d])
@@ -71,6 +75,22 @@ def look(flow, groups, state, group, op, now):
 
 @compile_kernel
 @no_type_check
+def _free_at(flow, state, d, until):
+    """When a device is free of what has run and of what has its place there, waits for transfers, and could start before `until`."""
+    first, last, work, seen = np.inf, 0.0, 0.0, 0
+    op = state.first_waiting[d]
+    while op >= 0 and seen < _MOST_WAITING:
+        if state.arrival[op] <= until:
+            first = min(first, state.arrival[op])
+            last = max(last, state.arrival[op] + flow.time[op, d])
+            work += flow.time[op, d]
+        op = state.next_waiting[op]
+        seen += 1
+    return max(last, max(state.free[d], first) + work) if work > 0 else state.free[d]
+
+
+@compile_kernel
+@no_type_check
 def _see_neighbours(flow, groups, state, group):
     """Fills what of a group's inputs and outputs is on each device, and the seconds of transfers that each would cause; returns all inputs and outputs."""
     devices = len(state.free)
@@ -97,7 +117,7 @@ def _see_neighbours(flow, groups, state, group):
 @compile_kernel
 @no_type_check
 def _arrival(flow, state, op, d):
-    """When the inputs of an op could be on a device, each transfer by itself in the gaps that there are; variables without a place cost nothing."""
+    """When the inputs of an op could be on a device: each transfer by itself in the gaps that there are; variables without a place cost nothing."""
     last = 0.0
     for edge in range(flow.in_start[op], flow.in_start[op + 1]):
         tensor = flow.in_tensor[edge]

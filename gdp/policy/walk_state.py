@@ -22,6 +22,11 @@ class WalkState(NamedTuple):
     """of the last input on the op's device; -1 before it is known."""
     available: Float64[np.ndarray, "tensors devices"]
     free: Float64[np.ndarray, " devices"]
+    """when what has run so far ends."""
+    first_waiting: Int64[np.ndarray, " devices"]
+    """the op that waits for a transfer to the device, and was decided last; -1 for none."""
+    next_waiting: Int64[np.ndarray, " ops"]
+    previous_waiting: Int64[np.ndarray, " ops"]
     load: Float64[np.ndarray, " devices"]
     """of all groups decided."""
     coming: Float64[np.ndarray, " devices"]
@@ -51,6 +56,9 @@ def walk_state(flow: OpFlow, groups: GroupFlow, *, num_features: int) -> WalkSta
         arrival=np.empty(num_ops),
         available=np.empty((len(flow.tensor_bytes), devices)),
         free=np.empty(devices),
+        first_waiting=np.empty(devices, np.int64),
+        next_waiting=np.empty(num_ops, np.int64),
+        previous_waiting=np.empty(num_ops, np.int64),
         load=np.empty(devices),
         coming=np.empty(devices),
         params=np.empty(devices),

@@ -58,12 +58,29 @@ def test_held_groups_are_seen_before_they_run():
 
 def test_transfers_take_turns_on_one_link():
     # ops 0 and 1 end at 1 ms on devices 0 and 1; op 2 is put on device 2, where op 0's tensor is at 2.001 ms. Op 3, decided next, needs op 1's:
-    # by its own link at 2.001 ms on devices 0 and 2; where there is one link, behind op 0's tensor, at 3.002 ms
+    # by its own link at 2.001 ms on devices 0 and 2, where op 2 runs first; where there is one link, behind op 0's tensor, at 3.002 ms
     of = graph([(0, 2), (1, 3)], flops=[1e9, 1e9, 1e6, 1e9], tensor_bytes=1_000_000)
     unit = 3.001 / 3
-    for on, expected in ((cluster(*[1e12] * 3), [1.001, 0, 1.001]), (one_link(cluster(*[1e12] * 3)), [2.002, 0, 2.002])):
+    for on, expected in ((cluster(*[1e12] * 3), [1.001, 0, 1.002]), (one_link(cluster(*[1e12] * 3)), [2.002, 0, 2.002])):
         features, _ = follow_schedule(tensors(of, on), torch.tensor([[0, 1, 2, 1]]))
         assert feature(features, "finish_gap_of_step")[3] == pytest.approx([gap / unit for gap in expected], abs=1e-5)
+
+
+def test_what_waits_for_a_transfer_keeps_its_device_busy():
+    # op 0 ends at 1 ms on device 0; op 1 is put on device 1, where it runs from 2.001 ms on. Op 2, decided at 1 ms, would end at 2 ms on device 0, behind op 1 at 4.001 ms on
+    # device 1; op 3, with op 2 on device 1, too, at 5.001 ms
+    of = graph([(0, 1), (0, 2), (0, 3)], flops=[1e9] * 4, tensor_bytes=1_000_000)
+    features, _ = follow_schedule(tensors(of, cluster(1e12, 1e12)), torch.tensor([[0, 1, 1, 0]]))
+    unit = 4 / 2
+    assert feature(features, "finish_gap_of_step")[2] == pytest.approx([0, 2.001 / unit], abs=1e-5)
+    assert feature(features, "finish_gap_of_step")[3] == pytest.approx([0, 3.001 / unit], abs=1e-5)
+
+
+def test_what_waits_longer_than_an_op_runs_is_not_in_its_way():
+    # ops 0 and 2 end at 1 ms on devices 0 and 1; op 1 waits on device 1 for op 0's tensor until 11.001 ms. Op 3 needs op 2's: on device 1 it runs at once
+    of = graph([(0, 1), (2, 3)], flops=[1e9] * 4, tensor_bytes=10_000_000)
+    features, _ = follow_schedule(tensors(of, cluster(1e12, 1e12)), torch.tensor([[0, 1, 1, 1]]))
+    assert feature(features, "finish_gap_of_step")[3] == [4.0, 0.0], "the transfer of 10.001 ms, shown as the most"
 
 
 def test_a_transfer_takes_the_gap_that_was_there_when_its_tensor_was_made():
