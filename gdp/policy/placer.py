@@ -14,7 +14,7 @@ from gdp.features.graph_tensors import GraphTensors
 from gdp.graph import Graph
 from gdp.measurement import Objective, Runtime
 from gdp.placement import Origin, Placement
-from gdp.policy.policy import Policy
+from gdp.policy.policy import Policy, gumbel_noise
 from gdp.runtime.verdict import Dispatch
 
 RECIPES: tuple[tuple[int | None, float], ...] = (
@@ -37,16 +37,16 @@ def candidates(
     policy: Policy, graph: Graph, grouping: Grouping, x: GraphTensors, *, num_samples: int, generator: torch.Generator
 ) -> Int64[torch.Tensor, "samples groups"]:
     """`num_samples` placements of the groups: the likeliest one first, then samples drawn by each of `RECIPES`. With more samples, those of fewer are among them."""
-    found = [policy.greedy(x)[None]]
     seeds = torch.randint(2**62, (len(RECIPES),), generator=generator).tolist()
+    noise = [torch.zeros(1, policy.config.passes, x.num_groups, x.num_devices)]
     for number, (num_blocks, temperature) in enumerate(RECIPES):
         share = len(range(number, num_samples - 1, len(RECIPES)))
         if share:
-            block_of_group = None if num_blocks is None else blocks_of_groups(graph, grouping, num_blocks=num_blocks)
             own = torch.Generator().manual_seed(seeds[number])
-            drawn = policy.sample(x, num_samples=share, temperature=temperature, generator=own, block_of_group=block_of_group)
-            found.append(drawn.device[:, -1])
-    return torch.cat(found)
+            block = torch.arange(x.num_groups) if num_blocks is None else blocks_of_groups(graph, grouping, num_blocks=num_blocks)
+            shape = (share, policy.config.passes, int(block.max()) + 1, x.num_devices)
+            noise.append(temperature * gumbel_noise(shape, generator=own)[:, :, block])
+    return policy.decide(x, torch.cat(noise)).device[:, -1]
 
 
 def blocks_of_groups(graph: Graph, grouping: Grouping, *, num_blocks: int) -> Int64[torch.Tensor, " groups"]:

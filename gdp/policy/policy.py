@@ -87,32 +87,40 @@ class Policy(nn.Module):
         self.judge = JudgeNetwork(config.judge_width, generator=generator) if config.judge_width else None
 
     @torch.no_grad()
-    def sample(
-        self,
-        x: GraphTensors,
-        *,
-        num_samples: int,
-        temperature: float,
-        generator: torch.Generator,
-        block_of_group: Int64[Tensor, " groups"] | None = None,
-    ) -> Decisions:
-        """Draws `num_samples` placements; the generator lies on the CPU. A temperature above 1 flattens the distributions, below 1 sharpens them.
-
-        Each group is decided by the largest of its logits with Gumbel noise added. Groups of one block are given the same noise, so that a block is drawn to a device as a whole
-        and yet each of its groups may stay behind; each group's own distribution is as without blocks.
-        """
+    def sample(self, x: GraphTensors, *, num_samples: int, temperature: float, generator: torch.Generator) -> Decisions:
+        """Draws `num_samples` placements; the generator lies on the CPU. A temperature above 1 flattens the distributions, below 1 sharpens them."""
         if not 0 < temperature < float("inf") or num_samples < 1:
             raise InputError(f"sampling needs a positive temperature and at least one sample, not {temperature} and {num_samples}")
-        num_blocks = x.num_groups if block_of_group is None else int(block_of_group.max()) + 1
-        uniform = torch.rand((num_samples, self.config.passes, num_blocks, x.num_devices), generator=generator).clamp(min=1e-20)
-        noise = -torch.log(-torch.log(uniform)) * temperature
-        return self._decide(x, noise if block_of_group is None else noise[:, :, block_of_group])
+        shape = (num_samples, self.config.passes, x.num_groups, x.num_devices)
+        return self.decide(x, temperature * gumbel_noise(shape, generator=generator))
 
     @torch.no_grad()
     def greedy(self, x: GraphTensors) -> Int64[Tensor, " groups"]:
         """The likeliest device of every group, given the likeliest of those before."""
-        noise = torch.zeros(1, self.config.passes, x.num_groups, x.num_devices)
-        return self._decide(x, noise).device[0, -1]
+        return self.decide(x, torch.zeros(1, self.config.passes, x.num_groups, x.num_devices)).device[0, -1]
+
+    @torch.no_grad()
+    def decide(self, x: GraphTensors, noise: Float32[Tensor, "samples passes groups devices"]) -> Decisions:
+        """Placements that give each group the device of the largest logit with the noise added: standard Gumbel noise times a temperature draws at that temperature.
+
+        The graph is encoded once, however many placements there are.
+        """
+        encoded = self._encode(x)
+        devices: list[Tensor] = []
+        log_probs: list[Tensor] = []
+        for number in range(self.config.passes):
+            hidden = self._hidden(encoded, devices[-1] if devices else None)
+            if self.config.decoding == "sequential":
+                decisions = free_decisions(as_numpy(noise[:, number]))
+                walk(x.ops, group_flow(x), self._scorer(hidden, encoded), decisions, program_order=bool(x.program_order))
+                device, log_prob = torch.from_numpy(decisions.device), torch.from_numpy(decisions.log_prob)
+            else:
+                logits = torch.where(x.allowed, self.head.logits(hidden, None, encoded.context).cpu(), _MASKED)
+                device = (logits + noise[:, number]).argmax(dim=-1)
+                log_prob = log_softmax(logits, dim=-1).expand(len(device), -1, -1).gather(-1, device[..., None])[..., 0]
+            devices.append(device)
+            log_probs.append(log_prob)
+        return Decisions(device=torch.stack(devices, dim=1), log_prob=torch.stack(log_probs, dim=1))
 
     def evaluate(
         self, x: GraphTensors, device: Int64[Tensor, "samples passes groups"], *, held: Bool[Tensor, "samples groups"] | None = None
@@ -187,26 +195,13 @@ class Policy(nn.Module):
         out = log_softmax(torch.where(possible, logits, _MASKED), dim=-1)
         return out.expand(len(device), -1, -1)
 
-    def _decide(self, x: GraphTensors, noise: Float32[Tensor, "samples passes groups devices"]) -> Decisions:
-        encoded = self._encode(x)
-        devices: list[Tensor] = []
-        log_probs: list[Tensor] = []
-        for number in range(self.config.passes):
-            hidden = self._hidden(encoded, devices[-1] if devices else None)
-            if self.config.decoding == "sequential":
-                decisions = free_decisions(as_numpy(noise[:, number]))
-                walk(x.ops, group_flow(x), self._scorer(hidden, encoded), decisions, program_order=bool(x.program_order))
-                device, log_prob = torch.from_numpy(decisions.device), torch.from_numpy(decisions.log_prob)
-            else:
-                logits = torch.where(x.allowed, self.head.logits(hidden, None, encoded.context).cpu(), _MASKED)
-                device = (logits + noise[:, number]).argmax(dim=-1)
-                log_prob = log_softmax(logits, dim=-1).expand(len(device), -1, -1).gather(-1, device[..., None])[..., 0]
-            devices.append(device)
-            log_probs.append(log_prob)
-        return Decisions(device=torch.stack(devices, dim=1), log_prob=torch.stack(log_probs, dim=1))
-
     def _scorer(self, hidden: Tensor, encoded: _Encoded) -> Scorer:
         return Scorer(as_numpy(hidden), *map(as_numpy, self.head.walk_weights(encoded.context)))
+
+
+def gumbel_noise(shape: tuple[int, ...], *, generator: torch.Generator) -> Float32[Tensor, "*shape"]:
+    """Standard Gumbel noise."""
+    return -torch.log(-torch.log(torch.rand(shape, generator=generator).clamp(min=1e-20)))
 
 
 def follow_schedule(

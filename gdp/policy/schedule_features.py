@@ -29,7 +29,7 @@ _MOST = 4.0
 """Ideal steps: larger gaps are shown as this."""
 
 
-_MOST_WAITING = 256
+_MOST_WAITING = 32
 """Of the ops that wait for transfers to a device, the latest so many are looked at."""
 
 

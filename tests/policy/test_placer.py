@@ -13,7 +13,7 @@ from gdp.graph import Graph
 from gdp.measurement import Measurement, MeasurementBatch
 from gdp.placement import Placement
 from gdp.policy.placer import RECIPES, PolicyPlacer, blocks_of_groups, candidates
-from gdp.policy.policy import Policy
+from gdp.policy.policy import Policy, gumbel_noise
 from gdp.runtime.simulator import Simulator
 
 GRAPH = layered_graph(layers=8, width=4, seed=0)
@@ -74,14 +74,10 @@ def test_candidates_begin_with_the_likeliest_and_take_the_recipes_in_turn():
         assert torch.equal(found[0], gdp.greedy(x))
     first = candidates(gdp, GRAPH, grouping, x, num_samples=2, generator=torch.Generator().manual_seed(0))[1]
     num_blocks, temperature = RECIPES[0]
-    alone = gdp.sample(
-        x,
-        num_samples=1,
-        temperature=temperature,
-        generator=torch.Generator().manual_seed(int(torch.randint(2**62, (len(RECIPES),), generator=torch.Generator().manual_seed(0))[0])),
-        block_of_group=blocks_of_groups(GRAPH, grouping, num_blocks=num_blocks),
-    )
-    assert torch.equal(first, alone.device[0, -1])
+    block = blocks_of_groups(GRAPH, grouping, num_blocks=num_blocks)
+    seed = int(torch.randint(2**62, (len(RECIPES),), generator=torch.Generator().manual_seed(0))[0])
+    noise = gumbel_noise((1, 1, num_blocks, CLUSTER.num_devices), generator=torch.Generator().manual_seed(seed))
+    assert torch.equal(first, gdp.decide(x, temperature * noise[:, :, block]).device[0, -1])
 
 
 def test_with_more_candidates_those_of_fewer_are_among_them():

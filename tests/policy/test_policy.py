@@ -9,7 +9,7 @@ from gdp.errors import InputError
 from gdp.features.config import FeatureConfig
 from gdp.features.graph_tensors import GraphTensors
 from gdp.policy.config import PolicyConfig
-from gdp.policy.policy import Decisions, Policy
+from gdp.policy.policy import Decisions, Policy, gumbel_noise
 
 DECODINGS = ("sequential", "independent")
 EQUAL = (1e12, 1e12, 1e12)
@@ -46,27 +46,26 @@ def test_frequencies_of_samples_match_probabilities(decoding):
 
 
 @pytest.mark.parametrize("decoding", DECODINGS)
-def test_a_group_of_a_block_is_drawn_as_often_as_alone(decoding):
+def test_a_group_that_shares_its_noise_is_drawn_as_often_as_alone(decoding):
     """The first group decided sees no other: its shares are its probabilities, whatever it shares noise with."""
     x = tensors(graph([(0, 1), (0, 2)], flops=[1e9, 2e9, 3e9]), cluster(*EQUAL))
     gdp = policy(decoding=decoding)
-    decided = gdp.sample(
-        x, num_samples=20_000, temperature=1.0, generator=torch.Generator().manual_seed(0), block_of_group=torch.tensor([0, 1, 0])
-    )
+    noise = gumbel_noise((20_000, gdp.config.passes, 2, 3), generator=torch.Generator().manual_seed(0))
+    decided = gdp.decide(x, noise[:, :, torch.tensor([0, 1, 0])])
     every = torch.tensor([[[device, 0, 0]] for device in range(3)])
     probability = gdp.evaluate(x, every)[0].detach()[:, 0, 0].exp()
     assert (torch.bincount(decided.device[:, 0, 0], minlength=3) / 20_000 - probability).abs().max() < 0.018
     torch.testing.assert_close(gdp.evaluate(x, decided.device[:50])[0], decided.log_prob[:50], rtol=1e-4, atol=1e-4)
 
 
-def test_groups_of_one_block_go_together_when_noise_decides():
+def test_groups_that_share_their_noise_go_together_when_noise_decides():
     x = tensors(layered_graph(layers=3, width=2, seed=0), cluster(*EQUAL))
-    block = torch.tensor([0, 0, 0, 1, 1, 1])
-    gdp, hot = policy(passes=1), 1e6
-    together = gdp.sample(x, num_samples=40, temperature=hot, generator=torch.Generator().manual_seed(1), block_of_group=block).device[:, 0]
+    gdp, block = policy(passes=1), torch.tensor([0, 0, 0, 1, 1, 1])
+    hot = 1e6 * gumbel_noise((40, 1, 2, 3), generator=torch.Generator().manual_seed(1))
+    together = gdp.decide(x, hot[:, :, block]).device[:, 0]
     assert (together[:, :3] == together[:, :1]).all() and (together[:, 3:] == together[:, 3:4]).all()
     assert (together[:, 0] != together[:, 3]).any()
-    apart = drawn(gdp, x, num_samples=40, temperature=hot).device[:, 0]
+    apart = drawn(gdp, x, num_samples=40, temperature=1e6).device[:, 0]
     assert (apart[:, :3] != apart[:, :1]).any()
 
 
