@@ -47,11 +47,12 @@ class PairHead(nn.Module):
         self.feedback = dense(len(FEEDBACK_FEATURES), width, generator=generator, bias=False)
         self.schedule = SuperposedDense(len(SCHEDULE_FEATURES), width, context=context, generator=generator, bias=False)
         self.score = SuperposedDense(width, 1, context=context, generator=generator, bias=False)
-        self.skip = nn.Parameter(torch.zeros(len(SCHEDULE_FEATURES)))
+        self._prior = torch.zeros(len(SCHEDULE_FEATURES))
+        self._prior[SCHEDULE_FEATURES.index("finish_gap")] = -finish_prior
+        self._prior[SCHEDULE_FEATURES.index("transfer_gap")] = -transfer_prior
+        self.skip = nn.Parameter(self._prior.clone())
         with torch.no_grad():
             self.score.dense.weight.mul_(0.1)
-            self.skip[SCHEDULE_FEATURES.index("finish_gap")] = -finish_prior
-            self.skip[SCHEDULE_FEATURES.index("transfer_gap")] = -transfer_prior
 
     def hidden(
         self,
@@ -79,8 +80,9 @@ class PairHead(nn.Module):
         return out
 
     def walk_weights(
-        self, context: Float32[Tensor, " context"]
+        self, context: Float32[Tensor, " context"], *, trust: float
     ) -> tuple[Float32[Tensor, "schedule_features width"], Float32[Tensor, " schedule_features"], Float32[Tensor, " width"]]:
-        """`E`, `s` and `w` with their gates multiplied in, as `gdp.policy.schedule.walk` takes them."""
+        """`E`, `s` and `w` with their gates multiplied in, as `gdp.policy.schedule.walk` takes them; `trust` is the share of what was learned that counts, beside the priors."""
         weight = (self.schedule.dense.weight * self.schedule.gates(context)).T
-        return weight.contiguous(), self.skip, self.score.dense.weight[0] * self.score.gates(context)
+        prior = self._prior.to(self.skip.device)
+        return weight.contiguous(), torch.lerp(prior, self.skip, trust), trust * self.score.dense.weight[0] * self.score.gates(context)

@@ -100,10 +100,11 @@ class Policy(nn.Module):
         return self.decide(x, torch.zeros(1, self.config.passes, x.num_groups, x.num_devices)).device[0, -1]
 
     @torch.no_grad()
-    def decide(self, x: GraphTensors, noise: Float32[Tensor, "samples passes groups devices"]) -> Decisions:
+    def decide(self, x: GraphTensors, noise: Float32[Tensor, "samples passes groups devices"], *, trust: float = 1.0) -> Decisions:
         """Placements that give each group the device of the largest logit with the noise added: standard Gumbel noise times a temperature draws at that temperature.
 
-        The graph is encoded once, however many placements there are.
+        The graph is encoded once, however many placements there are. With less `trust`, down to 0, less of what was learned counts beside the priors; independent
+        decisions have none. Log-probabilities are of the policy so trusted.
         """
         encoded = self._encode(x)
         devices: list[Tensor] = []
@@ -112,10 +113,10 @@ class Policy(nn.Module):
             hidden = self._hidden(encoded, devices[-1] if devices else None)
             if self.config.decoding == "sequential":
                 decisions = free_decisions(as_numpy(noise[:, number]))
-                walk(x.ops, group_flow(x), self._scorer(hidden, encoded), decisions, program_order=bool(x.program_order))
+                walk(x.ops, group_flow(x), self._scorer(hidden, encoded, trust=trust), decisions, program_order=bool(x.program_order))
                 device, log_prob = torch.from_numpy(decisions.device), torch.from_numpy(decisions.log_prob)
             else:
-                logits = torch.where(x.allowed, self.head.logits(hidden, None, encoded.context).cpu(), _MASKED)
+                logits = torch.where(x.allowed, trust * self.head.logits(hidden, None, encoded.context).cpu(), _MASKED)
                 device = (logits + noise[:, number]).argmax(dim=-1)
                 log_prob = log_softmax(logits, dim=-1).expand(len(device), -1, -1).gather(-1, device[..., None])[..., 0]
             devices.append(device)
@@ -154,7 +155,7 @@ class Policy(nn.Module):
     def scorer(self, x: GraphTensors) -> Scorer:
         """The first pass's head as the walk takes it: the graph is encoded once, however many placements are decided with it."""
         encoded = self._encode(x)
-        return self._scorer(self._hidden(encoded, None), encoded)
+        return self._scorer(self._hidden(encoded, None), encoded, trust=1.0)
 
     def conditioning_and_heads(self) -> list[nn.Parameter]:
         """What fine-tuning on one graph moves: the gates with the summary behind them, and the head with its device embeddings."""
@@ -195,8 +196,8 @@ class Policy(nn.Module):
         out = log_softmax(torch.where(possible, logits, _MASKED), dim=-1)
         return out.expand(len(device), -1, -1)
 
-    def _scorer(self, hidden: Tensor, encoded: _Encoded) -> Scorer:
-        return Scorer(as_numpy(hidden), *map(as_numpy, self.head.walk_weights(encoded.context)))
+    def _scorer(self, hidden: Tensor, encoded: _Encoded, *, trust: float) -> Scorer:
+        return Scorer(as_numpy(hidden), *map(as_numpy, self.head.walk_weights(encoded.context, trust=trust)))
 
 
 def gumbel_noise(shape: tuple[int, ...], *, generator: torch.Generator) -> Float32[Tensor, "*shape"]:

@@ -12,7 +12,7 @@ from gdp.features.featurize import featurize
 from gdp.graph import Graph
 from gdp.measurement import Measurement, MeasurementBatch
 from gdp.placement import Placement
-from gdp.policy.placer import RECIPES, PolicyPlacer, blocks_of_groups, candidates
+from gdp.policy.placer import LITTLE_TRUST, RECIPES, PolicyPlacer, blocks_of_groups, candidates
 from gdp.policy.policy import Policy, gumbel_noise
 from gdp.runtime.simulator import Simulator
 
@@ -78,6 +78,12 @@ def test_candidates_begin_with_the_likeliest_and_take_the_recipes_in_turn():
     seed = int(torch.randint(2**62, (len(RECIPES),), generator=torch.Generator().manual_seed(0))[0])
     noise = gumbel_noise((1, 1, num_blocks, CLUSTER.num_devices), generator=torch.Generator().manual_seed(seed))
     assert torch.equal(first, gdp.decide(x, temperature * noise[:, :, block]).device[0, -1])
+    second = candidates(gdp, GRAPH, grouping, x, num_samples=3, generator=torch.Generator().manual_seed(0))[2]
+    num_blocks, temperature = RECIPES[1]
+    block = blocks_of_groups(GRAPH, grouping, num_blocks=num_blocks)
+    seed = int(torch.randint(2**62, (len(RECIPES),), generator=torch.Generator().manual_seed(0))[1])
+    noise = gumbel_noise((1, 1, num_blocks, CLUSTER.num_devices), generator=torch.Generator().manual_seed(seed))
+    assert torch.equal(second, gdp.decide(x, temperature * noise[:, :, block], trust=LITTLE_TRUST).device[0, -1])
 
 
 def test_with_more_candidates_those_of_fewer_are_among_them():

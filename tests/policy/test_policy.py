@@ -58,6 +58,24 @@ def test_a_group_that_shares_its_noise_is_drawn_as_often_as_alone(decoding):
     torch.testing.assert_close(gdp.evaluate(x, decided.device[:50])[0], decided.log_prob[:50], rtol=1e-4, atol=1e-4)
 
 
+def test_trust_leads_from_the_priors_to_what_was_learned():
+    x = tensors(layered_graph(layers=6, width=3, seed=0), cluster(1e12, 5e11, 2e12))
+    untrained, trained = policy(passes=1, shaken=False), policy(passes=1)
+    none, all_of_it = (of.decide(x, torch.zeros(1, 1, 18, 3), trust=trust) for of, trust in ((trained, 0.0), (trained, 1.0)))
+    assert torch.equal(all_of_it.device, trained.decide(x, torch.zeros(1, 1, 18, 3)).device)
+    with torch.no_grad():
+        untrained.head.score.dense.weight.zero_()
+    assert torch.equal(none.device, untrained.greedy(x)[None, None]), "the priors alone"
+    assert not torch.allclose(none.log_prob, all_of_it.log_prob, atol=1e-2)
+    torch.testing.assert_close(none.log_prob, untrained.evaluate(x, none.device)[0].detach(), rtol=1e-4, atol=1e-4)
+
+
+def test_without_trust_independent_decisions_are_uniform():
+    x = tensors(layered_graph(layers=3, width=2, seed=0), cluster(*EQUAL))
+    decided = policy(decoding="independent", passes=1).decide(x, torch.zeros(1, 1, 6, 3), trust=0.0)
+    torch.testing.assert_close(decided.log_prob, torch.full((1, 1, 6), -float(np.log(3))))
+
+
 def test_groups_that_share_their_noise_go_together_when_noise_decides():
     x = tensors(layered_graph(layers=3, width=2, seed=0), cluster(*EQUAL))
     gdp, block = policy(passes=1), torch.tensor([0, 0, 0, 1, 1, 1])
