@@ -201,8 +201,7 @@ def write_card(folder: Path, cells: list[Cell], *, commit: str, before: Path | N
         "by the samples of the commit that trained it"
         + (f"; the same recipe with other seeds, at {', '.join(f'{reached[seed]:.3f}' for seed in other_seeds)}" if other_seeds else "")
         + ". No family of the validation or the hold-out split was among its training graphs; "
-        "what kinds of samples there are was chosen on eight graphs of the validation split. "
-        "Its random programs of blocked matrices are of the kind of DOPPLER's sharded graphs, which are hold-out.",
+        "what kinds of samples there are was chosen on the validation split.",
     )
     save_checkpoint(
         folder,
