@@ -39,9 +39,8 @@ _JUDGED_REGIONS = 4
 _CRITICAL = 0.7
 """The share of the other moves that remove a wait, where there is a simulator to see them."""
 
-_FEWEST_AT_FIRST, _MOST_CANDIDATES = 64, 256
-"""From which a judge chooses. The logarithm of their number is uniform, from a bound that falls from the first of these to 1 over the budget: while much can be gained the best
-of many is tried, later a judge would prefer small sure gains, and of few candidates even the best may be a large change."""
+_MOST_CANDIDATES = 64
+"""From which a judge chooses. The logarithm of their number is uniform: a judge prefers small sure gains, and of few candidates even the best may be a large change."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -189,10 +188,7 @@ class SearchUnderWay:
             decided = [(device, False) for device in drawn if device is not None]
             if decided:
                 return self._most_promising(decided), True
-        count = 1
-        if self._judged:
-            left = max(0.0, 1.0 - len(self.tried_s) / self._config.evaluations)
-            count = int(np.exp(generator.uniform(left * np.log(_FEWEST_AT_FIRST), np.log(_MOST_CANDIDATES + 1))))
+        count = int(np.exp(generator.uniform(0, np.log(_MOST_CANDIDATES + 1)))) if self._judged else 1
         return self._most_promising([self._change(generator) for _ in range(count)]), False
 
     def _most_promising(self, changes: Sequence[tuple[Int32[np.ndarray, " ops"], bool]]) -> Int32[np.ndarray, " ops"]:
