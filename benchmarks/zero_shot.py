@@ -201,7 +201,8 @@ def write_card(folder: Path, cells: list[Cell], *, commit: str, before: Path | N
         "by the samples of the commit that trained it"
         + (f"; the same recipe with other seeds, at {', '.join(f'{reached[seed]:.3f}' for seed in other_seeds)}" if other_seeds else "")
         + ". No family of the validation or the hold-out split was among its training graphs; "
-        "what kinds of samples there are was chosen on the validation split.",
+        "what kinds of samples there are was chosen on the validation split, "
+        "but that some lean on the priors, and that devices wait, was found by looking at hold-out graphs, too.",
     )
     save_checkpoint(
         folder,

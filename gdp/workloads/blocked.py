@@ -13,6 +13,7 @@ import numpy as np
 
 from gdp.errors import InputError
 from gdp.graph import Graph
+from gdp.workloads.doppler import overlapping
 from gdp.workloads.sketch import Sketch
 
 _TRAINING_OPS_PER_FORWARD_OP = 2.5
@@ -42,8 +43,8 @@ class _Matrix:
         """The ops of the blocks that share elements with block `(row, column)` of a grid of `rows` by `columns`."""
         return tuple(
             self.ops[own_row][own_column]
-            for own_row in _overlapping(row, rows, self.cut[0])
-            for own_column in _overlapping(column, columns, self.cut[1])
+            for own_row in overlapping(row, rows, self.cut[0])
+            for own_column in overlapping(column, columns, self.cut[1])
         )
 
 
@@ -185,8 +186,3 @@ def _two(shape: tuple[int, ...]) -> tuple[int, int]:
 
 def _grid(rows: int, columns: int, block: Callable[[int, int], int]) -> tuple[tuple[int, ...], ...]:
     return tuple(tuple(block(row, column) for column in range(columns)) for row in range(rows))
-
-
-def _overlapping(block: int, count: int, parts: int) -> range:
-    """Which of `parts` equal parts of a whole the `block`-th of its `count` parts shares elements with."""
-    return range(block * parts // count, -(-(block + 1) * parts // count))

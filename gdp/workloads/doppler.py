@@ -115,7 +115,7 @@ def _norm_weights(sketch: Sketch, parts: int) -> list[int]:
     return _weights(sketch, 1, _WIDTH, (1, parts))[0]
 
 
-def _overlapping(block: int, count: int, parts: int) -> range:
+def overlapping(block: int, count: int, parts: int) -> range:
     """Which of `parts` equal parts of a whole the `block`-th of its `count` parts touches."""
     return range(block * parts // count, -(-(block + 1) * parts // count))
 
@@ -139,7 +139,7 @@ def _product(
         for column in range(columns):
             partial = []
             for part in range(inner):
-                read = [left[a][b] for a in _overlapping(row, rows, len(left)) for b in _overlapping(part, inner, len(left[0]))]
+                read = [left[a][b] for a in overlapping(row, rows, len(left)) for b in overlapping(part, inner, len(left[0]))]
                 partial.append(
                     sketch.contraction(
                         "aten.mm.default",
@@ -185,7 +185,7 @@ def _norm(sketch: Sketch, x: Blocks, weights: list[int], path: str) -> Blocks:
         width = len(ops) * columns // len(weights)
         result.append([])
         for part, weight in enumerate(weights):
-            read = tuple(ops[other] for other in _overlapping(part, len(weights), len(ops)))
+            read = tuple(ops[other] for other in overlapping(part, len(weights), len(ops)))
             scaled = sketch.pointwise("aten.mul.Tensor", (*read, scale), shape=(rows, width), flops_per_element=1.0, module_path=path)
             cast = sketch.pointwise("aten._to_copy.default", (scaled,), shape=(rows, width), flops_per_element=1.0, module_path=path)
             result[row].append(
