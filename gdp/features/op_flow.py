@@ -29,6 +29,8 @@ class OpFlow(NamedTuple):
     out_tensor: Int32[np.ndarray, " tensors"]
     use_start: Int64[np.ndarray, " tensors_and_end"]
     use_consumer: Int32[np.ndarray, " edges"]
+    temp_bytes: Float64[np.ndarray, " ops"]
+    memory_bytes: Float64[np.ndarray, " devices"]
     latency: Float64[np.ndarray, "devices devices"]
     time_per_byte: Float64[np.ndarray, "devices devices"]
     channel: Int32[np.ndarray, "devices devices"]
@@ -55,6 +57,8 @@ def op_flow(graph: Graph, cluster: Cluster, grouping: Grouping, *, op_s: Float64
         out_tensor=np.argsort(graph.tensor_producer, kind="stable").astype(np.int32),
         use_start=offsets(graph.edge_tensor, graph.num_tensors),
         use_consumer=graph.edge_consumer[by_tensor],
+        temp_bytes=graph.temp_bytes.astype(np.float64),
+        memory_bytes=np.maximum(cluster.memory_bytes, 1).astype(np.float64),
         latency=np.where(same, 0.0, cluster.latency_s) / unit_s,
         time_per_byte=time_per_byte / unit_s,
         channel=cluster.channel,

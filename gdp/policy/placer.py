@@ -37,10 +37,15 @@ LITTLE_TRUST = 0.25
 """Of every third sample, in what the policy learned: where no training task was alike, its priors alone, noisy list scheduling, are the better guess."""
 
 
+CAUTION = 2.0
+"""Of every second sample, with memory that fills: what later ops will need is not known yet. Where memory is ample it changes nothing."""
+
+
 def candidates(
     policy: Policy, graph: Graph, grouping: Grouping, x: GraphTensors, *, num_samples: int, generator: torch.Generator
 ) -> Int64[torch.Tensor, "samples groups"]:
-    """`num_samples` placements of the groups: the likeliest one first, then samples drawn by `RECIPES` in turn, every third with `LITTLE_TRUST`.
+    """`num_samples` placements of the groups: the likeliest one first, then samples drawn by `RECIPES` in turn, every third with `LITTLE_TRUST`, every second
+    with `CAUTION`.
 
     With more samples, those of fewer are among them.
     """
@@ -54,10 +59,11 @@ def candidates(
             shape = (len(rows), policy.config.passes, int(block.max()) + 1, x.num_devices)
             noise[rows] = temperature * gumbel_noise(shape, generator=own)[:, :, block]
     decided = torch.empty(num_samples, x.num_groups, dtype=torch.int64)
+    caution = torch.where(torch.arange(num_samples) % 2 == 1, CAUTION, 1.0)
     distrusted = torch.arange(num_samples) % 3 == 2
     for rows, trust in ((~distrusted, 1.0), (distrusted, LITTLE_TRUST)):
         if rows.any():
-            decided[rows] = policy.decide(x, noise[rows], trust=trust).device[:, -1]
+            decided[rows] = policy.decide(x, noise[rows], trust=trust, caution=caution[rows]).device[:, -1]
     return decided
 
 

@@ -100,11 +100,18 @@ class Policy(nn.Module):
         return self.decide(x, torch.zeros(1, self.config.passes, x.num_groups, x.num_devices)).device[0, -1]
 
     @torch.no_grad()
-    def decide(self, x: GraphTensors, noise: Float32[Tensor, "samples passes groups devices"], *, trust: float = 1.0) -> Decisions:
+    def decide(
+        self,
+        x: GraphTensors,
+        noise: Float32[Tensor, "samples passes groups devices"],
+        *,
+        trust: float = 1.0,
+        caution: Float32[Tensor, " samples"] | None = None,
+    ) -> Decisions:
         """Placements that give each group the device of the largest logit with the noise added: standard Gumbel noise times a temperature draws at that temperature.
 
         The graph is encoded once, however many placements there are. With less `trust`, down to 0, less of what was learned counts beside the priors; independent
-        decisions have none. Log-probabilities are of the policy so trusted.
+        decisions have none. Log-probabilities are of the policy so trusted. With more `caution` than 1 devices are left earlier as their memory fills (`gdp.policy.live_memory`).
         """
         encoded = self._encode(x)
         devices: list[Tensor] = []
@@ -112,8 +119,17 @@ class Policy(nn.Module):
         for number in range(self.config.passes):
             hidden = self._hidden(encoded, devices[-1] if devices else None)
             if self.config.decoding == "sequential":
-                decisions = free_decisions(as_numpy(noise[:, number]))
-                walk(x.ops, group_flow(x), self._scorer(hidden, encoded, trust=trust), decisions, program_order=bool(x.program_order))
+                decisions = free_decisions(
+                    as_numpy(noise[:, number]), caution=as_numpy(torch.ones(len(noise)) if caution is None else caution)
+                )
+                walk(
+                    x.ops,
+                    group_flow(x),
+                    self._scorer(hidden, encoded, trust=trust),
+                    decisions,
+                    program_order=bool(x.program_order),
+                    num_threads=torch.get_num_threads(),
+                )
                 device, log_prob = torch.from_numpy(decisions.device), torch.from_numpy(decisions.log_prob)
             else:
                 logits = torch.where(x.allowed, trust * self.head.logits(hidden, None, encoded.context).cpu(), _MASKED)
@@ -213,6 +229,7 @@ def follow_schedule(
     features, possible = np.zeros((*shape, len(SCHEDULE_FEATURES)), np.float32), np.ones(shape, np.bool_)
     decisions = WalkDecisions(
         follow=True,
+        caution=np.ones(len(device), np.float32),
         held=np.zeros(device.shape, np.bool_) if held is None else as_numpy(held),
         noise=np.zeros((0, 0, 0), np.float32),
         device=as_numpy(device),
@@ -222,5 +239,5 @@ def follow_schedule(
     )
     nothing = np.zeros(0, np.float32)
     scorer = Scorer(hidden=np.zeros((0, 0, 0, 0), np.float32), weight=np.zeros((0, 0), np.float32), skip=nothing, out_weight=nothing)
-    walk(x.ops, group_flow(x), scorer, decisions, program_order=bool(x.program_order))
+    walk(x.ops, group_flow(x), scorer, decisions, program_order=bool(x.program_order), num_threads=torch.get_num_threads())
     return torch.from_numpy(features), torch.from_numpy(possible)

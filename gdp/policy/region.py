@@ -44,6 +44,7 @@ class RegionDecoder:
         noise[0, free] = temperature * generator.gumbel(size=(int(free.sum()), self._x.num_devices))
         decided = Decisions(
             follow=False,
+            caution=np.ones(1, np.float32),
             held=~free[None],
             noise=noise,
             device=device[None].copy(),
@@ -51,6 +52,6 @@ class RegionDecoder:
             features=np.zeros((0, 0, 0, 0), np.float32),
             possible=np.zeros((0, 0, 0), np.bool_),
         )
-        walk(self._x.ops, self._groups, self._scorer, decided, program_order=bool(self._x.program_order))
+        walk(self._x.ops, self._groups, self._scorer, decided, program_order=bool(self._x.program_order), num_threads=1)
         self.last = RegionDecision(device=decided.device[0], free=free, log_prob=decided.log_prob[0])
         return self.last.device

@@ -8,9 +8,10 @@ what has run there, and with what has its place there, still waits for a transfe
 decided around them, and see what of the held ones is still to come.
 
 It is exact but for this: transfers are drawn up when their consumer is ready, in the earliest gap of the channel since the tensor was made, not in the order in which tensors
-are made. A device whose memory the parameters placed so far leave no room for is ruled out, unless every allowed one is.
+are made. A device whose memory has no room left for a group (`gdp.policy.live_memory`) is ruled out; where all are, the one that would be least overfull is taken.
 """
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple, no_type_check
 
 import numpy as np
@@ -19,6 +20,7 @@ from jaxtyping import Bool, Float32, Int64
 from gdp.features.op_flow import OpFlow
 from gdp.policy.channel_gaps import earliest_start, occupy
 from gdp.policy.group_flow import GroupFlow
+from gdp.policy.live_memory import claim, empty_memory, fullness, let_go
 from gdp.policy.ready_heap import pop, push
 from gdp.policy.schedule_features import SCHEDULE_FEATURES, look
 from gdp.policy.walk_state import walk_state
@@ -43,7 +45,9 @@ class Decisions(NamedTuple):
     """What `walk` is told and what it fills, for all samples."""
 
     follow: bool
-    """whether `device` says where everything goes; then `features` and `possible` are filled, else `device` and `log_prob`."""
+    """whether `device` says where everything goes; then `features` and `possible` are filled, else `device` and `log_prob`. Where something goes is always possible."""
+    caution: Float32[np.ndarray, " samples"]
+    """of `gdp.policy.live_memory.fullness`."""
     held: Bool[np.ndarray, "samples groups"]
     """groups whose `device` is given: they are no decisions, and nothing of them is filled."""
     noise: Float32[np.ndarray, "samples groups devices"]
@@ -54,11 +58,12 @@ class Decisions(NamedTuple):
     possible: Bool[np.ndarray, "samples groups devices"]
 
 
-def free_decisions(noise: Float32[np.ndarray, "samples groups devices"]) -> Decisions:
+def free_decisions(noise: Float32[np.ndarray, "samples groups devices"], *, caution: Float32[np.ndarray, " samples"]) -> Decisions:
     """Every group to be decided, by the largest noisy logit."""
     samples, groups, _ = noise.shape
     return Decisions(
         follow=False,
+        caution=caution,
         held=np.zeros((samples, groups), np.bool_),
         noise=noise,
         device=np.zeros((samples, groups), np.int64),
@@ -68,9 +73,22 @@ def free_decisions(noise: Float32[np.ndarray, "samples groups devices"]) -> Deci
     )
 
 
-def walk(flow: OpFlow, groups: GroupFlow, scorer: Scorer, decisions: Decisions, *, program_order: bool) -> None:
-    """Places every group of every sample, or follows given placements."""
-    _walk(flow, groups, scorer, decisions, walk_state(flow, groups, num_features=_COUNT), program_order)
+def walk(flow: OpFlow, groups: GroupFlow, scorer: Scorer, decisions: Decisions, *, program_order: bool, num_threads: int) -> None:
+    """Places every group of every sample, or follows given placements. The same whatever the number of threads."""
+    num_samples = len(decisions.device)
+    num_parts = max(1, min(num_threads, num_samples))
+    bounds = np.linspace(0, num_samples, num_parts + 1).astype(int).tolist()
+
+    def part(first: int, stop: int) -> None:
+        own_scorer = scorer._replace(hidden=scorer.hidden[first:stop]) if len(scorer.hidden) > 1 else scorer
+        own_decisions = Decisions(decisions.follow, *(values[first:stop] for values in decisions[1:]))
+        _walk(flow, groups, own_scorer, own_decisions, walk_state(flow, groups, num_features=_COUNT), program_order)
+
+    if num_parts == 1:
+        part(0, num_samples)
+        return
+    with ThreadPoolExecutor(num_parts) as pool:
+        list(pool.map(part, bounds[:-1], bounds[1:]))
 
 
 @compile_kernel
@@ -95,8 +113,9 @@ def _begin(flow, state):
     state.ready[:] = 0
     state.arrival[:] = -1
     state.available[:] = np.inf
-    for resource in (state.free, state.load, state.coming, state.params, state.outputs):
+    for resource in (state.free, state.load, state.coming, state.outputs):
         resource[:] = 0
+    empty_memory(flow, state)
     state.channels.num_intervals[:] = 0
     state.queue.size[0] = 0
     for op in range(len(flow.time)):
@@ -120,6 +139,8 @@ def _run(flow, groups, scorer, decisions, sample, state, program_order):
         d = state.where[group]
         if state.arrival[op] < 0:
             state.arrival[op] = _fetch(flow, groups, scorer, decisions, sample, state, op, d)
+            for place in range(flow.out_start[op], flow.out_start[op + 1]):
+                claim(flow, state, flow.out_tensor[place], d)
             if state.arrival[op] > now and not program_order:
                 _wait(state, op, d)
                 push(state.queue, state.arrival[op], op)
@@ -138,6 +159,7 @@ def _run(flow, groups, scorer, decisions, sample, state, program_order):
                 state.missing[consumer] -= 1
                 if state.missing[consumer] == 0:
                     push(state.queue, 0.0 if program_order else state.ready[consumer], consumer)
+        let_go(flow, state, op)
 
 
 @compile_kernel
@@ -177,12 +199,14 @@ def _fetch(flow, groups, scorer, decisions, sample, state, op, d):
             if flow.floating[producer]:
                 if state.where[home] < 0:
                     _decide(flow, groups, scorer, decisions, sample, state, home, producer, state.ready[op])
+                claim(flow, state, tensor, state.where[home])
                 state.available[tensor, state.where[home]] = 0.0
             source = state.where[home]
             if source != d:
                 duration = flow.latency[source, d] + flow.tensor_bytes[tensor] * flow.time_per_byte[source, d]
                 start = earliest_start(state.channels, flow.channel[source, d], state.available[tensor, source], duration)
                 occupy(state.channels, flow.channel[source, d], start, duration, flow.latency[source, d])
+                claim(flow, state, tensor, d)
                 state.available[tensor, d] = start + duration
         last = max(last, state.available[tensor, d])
     return last
@@ -203,13 +227,15 @@ def _put(groups, state, group, d):
 def _decide(flow, groups, scorer, decisions, sample, state, group, op, now):
     """Gives a group its device when its op `op` could start at `now`."""
     devices = len(state.free)
-    any_open = False
+    emptiest, least = -1, np.inf
     for d in range(devices):
-        state.open[d] = groups.allowed[group, d] and state.params[d] + groups.param_share[group, d] <= _FULL
-        any_open = any_open or state.open[d]
-    if not any_open:
-        for d in range(devices):
-            state.open[d] = groups.allowed[group, d]
+        full = fullness(flow, groups, state, group, op, d, decisions.caution[sample])
+        state.open[d] = groups.allowed[group, d] and full <= _FULL
+        if groups.allowed[group, d] and full < least:
+            emptiest, least = d, full
+    state.open[emptiest] = True
+    if decisions.follow:
+        state.open[decisions.device[sample, group]] = True
     look(flow, groups, state, group, op, now)
     if decisions.follow:
         chosen = decisions.device[sample, group]

@@ -32,6 +32,10 @@ class WalkState(NamedTuple):
     coming: Float64[np.ndarray, " devices"]
     """of groups decided, what has not run yet."""
     params: Float64[np.ndarray, " devices"]
+    live_bytes: Float64[np.ndarray, " devices"]
+    """of tensors that were made or sent there, and are still needed anywhere."""
+    uses: Int64[np.ndarray, " tensors"]
+    """of each tensor by ops that have not run."""
     outputs: Float64[np.ndarray, " devices"]
     channels: ChannelGaps
     queue: ReadyHeap
@@ -62,6 +66,8 @@ def walk_state(flow: OpFlow, groups: GroupFlow, *, num_features: int) -> WalkSta
         load=np.empty(devices),
         coming=np.empty(devices),
         params=np.empty(devices),
+        live_bytes=np.empty(devices),
+        uses=np.empty(len(flow.tensor_bytes), np.int64),
         outputs=np.empty(devices),
         channels=idle_channels(flow.num_channels, len(flow.use_consumer)),
         queue=ready_heap(num_ops + 1),

@@ -11,7 +11,9 @@ from gdp.capture.coarsening import coarsen
 from gdp.cluster import Cluster
 from gdp.features.featurize import featurize
 from gdp.placement import Origin, Placement
+from gdp.policy.group_flow import group_flow
 from gdp.policy.policy import follow_schedule
+from gdp.policy.schedule import free_decisions, walk
 from gdp.policy.schedule_features import SCHEDULE_FEATURES
 from gdp.runtime.simulator import Simulator
 
@@ -133,6 +135,22 @@ def test_variables_are_decided_with_the_first_that_needs_them():
     # the consumer first: nothing is anywhere; then the variable, whose consumer is on device 1
     assert feature(features, "input_share")[1] == [0, 0]
     assert feature(features, "consumer_share")[0] == [0, 1]
+
+
+def test_threads_share_the_samples_and_change_nothing():
+    of = layered_graph(layers=8, width=4, seed=0)
+    x = tensors(of, cluster(1e12, 1e12, 5e11))
+    gdp = policy(passes=1)
+    noise = np.random.default_rng(0).gumbel(size=(5, of.num_ops, 3)).astype(np.float32)
+    decided = []
+    for num_threads in (1, 2, 8):
+        decisions = free_decisions(noise, caution=np.ones(5, np.float32))
+        walk(x.ops, group_flow(x), gdp.scorer(x), decisions, program_order=False, num_threads=num_threads)
+        decided.append(decisions)
+    assert len({tuple(row) for row in decided[0].device.tolist()}) == 5
+    for other in decided[1:]:
+        np.testing.assert_array_equal(other.device, decided[0].device)
+        np.testing.assert_array_equal(other.log_prob, decided[0].log_prob)
 
 
 def test_untrained_the_policy_is_a_list_scheduler():
