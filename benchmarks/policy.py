@@ -1,12 +1,13 @@
 """What learning is worth in search, at equal evaluations: a pretrained policy, the same without each of its parts, one from scratch, and no policy at all.
 
-    python benchmarks/policy.py [--policy gdp-tiny] [--other LABEL=FOLDER ...] [--cells NAMES] [--seeds 3] [--evaluations 1000] [--workers 1] [--out FILE]
+    python benchmarks/policy.py [--policy gdp-tiny] [--variants NAMES] [--other LABEL=FOLDER ...] [--cells NAMES] [--seeds 3] [--evaluations 1000] [--workers 1] [--out FILE]
 
 All begin at the same simple placements, spend the same evaluations, and are the same search but for what is left out: *no policy* is critical-path search,
-*without regions* is without the policy's samples, too. `--other` names further checkpoints, such as policies trained without attention, whose search stands beside.
-A row that is in the file already is kept, so what was killed goes on. The table has the geometric mean over cells and seeds of the best step time so far over that of
-no policy; *evaluations for the end of* counts how many a variant needs until it is as good as the other at the end, over what the other spent. Whole tables of placers
-are `gdp compare`'s (docs/results.md).
+*without regions* is without the policy's samples, too. *PPO alone* is GDP's own way (arXiv 1910.01578): all of a policy learns from whole placements that it samples,
+and nothing else is tried, neither simple placements nor moves; `--variants` must name it. `--other` names further checkpoints, such as policies trained without
+attention, whose search stands beside. A row that is in the file already is kept, so what was killed goes on. The table has the geometric mean over cells and seeds of
+the best step time so far over that of no policy; *evaluations for the end of* counts how many a variant needs until it is as good as the other at the end, over what
+the other spent. Whole tables of placers are `gdp compare`'s (docs/results.md).
 """
 
 import argparse
@@ -27,11 +28,17 @@ from rich.table import Table
 from gdp.atomic_file import write_text
 from gdp.baselines.local_search import LocalSearch
 from gdp.baselines.search_result import SearchResult
+from gdp.cli.fill import fill
+from gdp.cli.finetune_config import FinetuneSettings
+from gdp.cli.hydra_config import composed, resolved
 from gdp.cli.policy_placers import NamedPolicy
 from gdp.cli.report_data import environment
-from gdp.cluster import preset
+from gdp.cluster import Cluster, preset
+from gdp.compare.recorded import Recorded
+from gdp.graph import Graph
 from gdp.hub import load
 from gdp.learn.adapting_search import AdaptingSearch
+from gdp.learn.sampling_search import SamplingSearch
 from gdp.policy.judge import judge_maker
 from gdp.policy.policy import Policy
 from gdp.policy.search import PolicySearch
@@ -40,6 +47,7 @@ from gdp.workloads.catalog import workload
 
 NO_POLICY = "no policy"
 SCRATCH = "fine-tuned, from scratch"
+ALONE_FROM_SCRATCH = "PPO alone, from scratch"
 BUDGETS = (10, 30, 100, 300, 1000)
 CELLS = (
     "inception-v3-training@p100x4",
@@ -94,12 +102,56 @@ def _fine_tuned(setting: Setting) -> AdaptingSearch | None:
 
 
 def _from_scratch(setting: Setting) -> AdaptingSearch | None:
+    return _fine_tuned(dataclasses.replace(setting, policy=_new_policy(setting)))
+
+
+def _new_policy(setting: Setting) -> Policy:
     sizes = dataclasses.replace(setting.policy.config, judge_width=0)  # an untrained judge would only mislead
-    new = Policy(sizes, setting.policy.features, generator=torch.Generator().manual_seed(setting.seed))
-    return _fine_tuned(dataclasses.replace(setting, policy=new))
+    return Policy(sizes, setting.policy.features, generator=torch.Generator().manual_seed(setting.seed))
 
 
-Search = LocalSearch | PolicySearch | AdaptingSearch | None
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PPOAlone:
+    """`gdp.learn.sampling_search.SamplingSearch` as `finetune.py` learns, with its curve."""
+
+    policy: Policy
+    runtime: Simulator
+    evaluations: int
+    seed: int
+
+    def search(self, graph: Graph, cluster: Cluster) -> SearchResult:
+        """The best placement, and the best time after each evaluation."""
+        config = fill(FinetuneSettings, resolved(composed("finetune", ["workload.name=any"])), where="")
+        recorded = Recorded(self.runtime, objective="step_time")
+        placement = SamplingSearch(
+            self.policy,
+            runtime=recorded,
+            dispatch=self.runtime.dispatch,
+            evaluations=self.evaluations,
+            seed=self.seed,
+            config=dataclasses.replace(config.learner, patience_updates=0),
+            reward=config.reward,
+            max_groups=_GROUPS_ALONE,
+        )(graph, cluster)
+        best_so_far_s = np.full(recorded.evaluations, np.inf)
+        for at, best_s in zip(recorded.improved_at, recorded.best_s, strict=True):
+            best_so_far_s[at - 1 :] = best_s
+        return SearchResult(placement=placement, best_so_far_s=best_so_far_s)
+
+
+_GROUPS_ALONE = 4096
+"""Decisions of a policy that learns alone: as many as the published ones were taught with."""
+
+
+def _alone(setting: Setting) -> PPOAlone:
+    return PPOAlone(policy=setting.policy, runtime=setting.runtime, evaluations=setting.evaluations, seed=setting.seed)
+
+
+def _alone_from_scratch(setting: Setting) -> PPOAlone:
+    return _alone(dataclasses.replace(setting, policy=_new_policy(setting)))
+
+
+Search = LocalSearch | PolicySearch | AdaptingSearch | PPOAlone | None
 
 VARIANTS: dict[str, Callable[[Setting], Search]] = {
     NO_POLICY: _no_policy,
@@ -108,7 +160,11 @@ VARIANTS: dict[str, Callable[[Setting], Search]] = {
     "without regions": _without_regions,
     "fine-tuned": _fine_tuned,
     SCRATCH: _from_scratch,
+    "PPO alone": _alone,
+    ALONE_FROM_SCRATCH: _alone_from_scratch,
 }
+SEARCHES = tuple(VARIANTS)[:6]
+"""Those that are compared unless others are asked for."""
 
 
 def answer(question: tuple[str, str, str, int, int]) -> dict[str, Any]:
@@ -138,9 +194,9 @@ def answer(question: tuple[str, str, str, int, int]) -> dict[str, Any]:
 
 
 def best_at(row: dict[str, Any], evaluations: int) -> float:
-    """The best step time after so many evaluations."""
+    """The best step time after so many evaluations; infinite where nothing has run by then."""
     at = np.searchsorted(row["improved_at"], evaluations, side="right")
-    return float(row["best_s"][at - 1])
+    return float(row["best_s"][at - 1]) if at else float("inf")
 
 
 def needed(row: dict[str, Any], goal_s: float) -> float:
@@ -159,7 +215,7 @@ def tables(rows: Sequence[dict[str, Any]], *, evaluations: int) -> list[Table]:
     variants, cells = (list(dict.fromkeys(row[what] for row in rows)) for what in ("variant", "cell"))
     seeds = sorted({row["seed"] for row in rows})
     budgets = [budget for budget in BUDGETS if budget <= evaluations]
-    ends = [other for other in (NO_POLICY, SCRATCH) if other in variants]
+    ends = [other for other in (NO_POLICY, SCRATCH, ALONE_FROM_SCRATCH) if other in variants]
     quality = Table(
         "variant", *map(str, budgets), "seeds at the end", *(f"evaluations for the end of {other}" for other in ends), "wall time",
         title="best so far over that of no policy", title_justify="left",
@@ -172,6 +228,8 @@ def tables(rows: Sequence[dict[str, Any]], *, evaluations: int) -> list[Table]:
 
     for variant in variants:
         compared = pairs(variant, NO_POLICY)
+        if not compared:
+            continue
         ratios = [geometric_mean([best_at(row, budget) / best_at(beside, budget) for row, beside in compared]) for budget in budgets]
         by_seed = [
             geometric_mean([row["best_s"][-1] / beside["best_s"][-1] for row, beside in pairs(variant, NO_POLICY, seed=seed)])
@@ -207,13 +265,14 @@ def main() -> None:
     parser.add_argument(
         "--other", action="append", default=[], metavar="LABEL=POLICY", help="a further checkpoint, whose search stands beside"
     )
+    parser.add_argument("--variants", nargs="+", choices=list(VARIANTS), default=list(SEARCHES), metavar="NAME", help="; ".join(VARIANTS))
     parser.add_argument("--cells", default=",".join(CELLS), help="WORKLOAD@PRESET, comma-separated")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--evaluations", type=int, default=1000)
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "policy.json")
     options = parser.parse_args()
-    policies = {variant: options.policy for variant in VARIANTS} | dict(each.split("=", 1) for each in options.other)
+    policies = {variant: options.policy for variant in options.variants} | dict(each.split("=", 1) for each in options.other)
     known: list[dict[str, Any]] = json.loads(options.out.read_text())["rows"] if options.out.exists() else []
     done = {(row["variant"], row["cell"], row["seed"]) for row in known}
     questions = [
