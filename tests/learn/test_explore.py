@@ -30,8 +30,10 @@ def task() -> Task:
     return make_task("t", GRAPH, ON, runtime=SIMULATOR, features=FeatureConfig(), max_groups=None, objective="step_time")
 
 
-def learner(seed: int = 0) -> Learner:
-    sizes = PolicyConfig(hidden=16, type_embedding=4, heads=2, segment=32, feed_forward=32, head_width=8, context=8)
+def learner(seed: int = 0, *, judge_width: int = 0) -> Learner:
+    sizes = PolicyConfig(
+        hidden=16, type_embedding=4, heads=2, segment=32, feed_forward=32, head_width=8, context=8, judge_width=judge_width
+    )
     policy = Policy(sizes, FeatureConfig(), generator=torch.Generator().manual_seed(seed))
     return new_learner(policy, parameters=policy.conditioning_and_heads(), seed=seed)
 
@@ -86,14 +88,15 @@ def test_what_gained_becomes_likelier_and_what_lost_less_likely() -> None:
     assert float(losses[0].approx_kl) == pytest.approx(0, abs=1e-5)  # before the first step the ratios are 1
 
 
-def test_a_restored_exploration_continues_bit_for_bit() -> None:
-    whole, first = learner(), learner()
+@pytest.mark.parametrize("judge_width", [0, 8])
+def test_a_restored_exploration_continues_bit_for_bit(judge_width: int) -> None:
+    whole, first = learner(judge_width=judge_width), learner(judge_width=judge_width)
     rest = [dict(update.metrics) for update in exploration(whole, updates=6).updates(REWARD)][3:]
     begun = exploration(first, updates=6)
     for update in begun.updates(REWARD):
         if update.number == 3:
             break
-    second = learner(seed=1)
+    second = learner(seed=1, judge_width=judge_width)
     continued = exploration(second, updates=6)
     second.policy.load_state_dict(first.policy.state_dict())
     second.optimizer.load_state_dict(copy.deepcopy(first.optimizer.state_dict()))
