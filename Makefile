@@ -39,6 +39,7 @@ bench: env ## the benchmarks behind the published figures
 	$(BIN)/python benchmarks/grappler.py
 	$(BIN)/python benchmarks/tensorflow_order.py
 	$(BIN)/python benchmarks/zero_shot.py --out benchmarks/results/zero_shot.json
+	$(BIN)/python benchmarks/training_step.py
 	$(BIN)/python benchmarks/kill_resume.py --out benchmarks/results/kill_resume.json
 	$(BIN)/python benchmarks/runtime.py
 	$(BIN)/python benchmarks/sim_to_real.py
