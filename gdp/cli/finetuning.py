@@ -30,6 +30,7 @@ from gdp.cli.run_folder import CLUSTER, SNAPSHOT, holds_run_of, how_to_continue,
 from gdp.cli.runtimes import Judges, open_judges
 from gdp.cli.table import candidates_table
 from gdp.errors import InputError, printable
+from gdp.hub.checkpoint import check_readable
 from gdp.hub.load import load, resolve
 from gdp.learn.explore import Exploration
 from gdp.learn.finalists import Occasion
@@ -218,6 +219,7 @@ def _runtime_config(settings: FinetuneSettings) -> SimulatorConfig | MeasuredCon
 
 def _policy(settings: FinetuneSettings) -> tuple[Policy, Origin]:
     if settings.init is None:
+        check_readable(settings.policy, settings.features)
         policy = Policy(settings.policy, settings.features, generator=torch.Generator().manual_seed(settings.seed))
         return policy, Origin(placer="gdp", seed=settings.seed)
     resolved = resolve(settings.init)

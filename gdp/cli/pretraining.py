@@ -34,7 +34,7 @@ from gdp.cli.train_config import TrainConfig
 from gdp.cluster import Cluster
 from gdp.errors import InputError
 from gdp.hub.card import Card, Result, base_model_of
-from gdp.hub.checkpoint import read_config, save_checkpoint
+from gdp.hub.checkpoint import check_readable, read_config, save_checkpoint
 from gdp.hub.load import load, resolve
 from gdp.learn.imitation import imitate
 from gdp.learn.learner import Learner, new_learner
@@ -285,6 +285,7 @@ def _from_where(settings: TrainConfig) -> tuple[TrainConfig, str | None]:
         raise InputError(
             "judging.rounds is 0, but there is no judge to keep; policy.judge_width=0 leaves it out, judging.rounds=3 teaches one"
         )
+    check_readable(policy, features)
     return dataclasses.replace(settings, policy=policy, features=features), revision
 
 

@@ -191,12 +191,21 @@ def _check_header(data: bytes, path: Path) -> None:
             raise InputError(f"{path} is not a safetensors file: {name[:200]!r} in its header is no tensor; fetch the checkpoint again")
 
 
-def _check_sizes(sizes: Mapping[str, Any], path: Path) -> None:
+def check_readable(config: PolicyConfig, features: FeatureConfig) -> None:
+    """Before a new policy takes memory and is taught. Raises `InputError` for one so large that its checkpoint would not be read."""
+    _check_sizes(dataclasses.asdict(config) | dataclasses.asdict(features), "the policy")
+    with torch.device("meta"):
+        num_bytes = sum(value.nbytes for value in Policy(config, features, generator=torch.Generator()).state_dict().values())
+    if num_bytes > MAX_WEIGHTS_BYTES:
+        raise InputError(f"the policy would have weights of {num_bytes} bytes, and at most {MAX_WEIGHTS_BYTES} are read; make it smaller")
+
+
+def _check_sizes(sizes: Mapping[str, Any], where: Path | str) -> None:
     """So that nothing large is built before the weights have shown that it is right."""
     for name, value in sizes.items():
         limit = MAX_LAYERS if "layers" in name or name == "passes" else MAX_SIZE
         if isinstance(value, int) and value > limit:
-            raise InputError(f"{path} has {name} {value}; at most {limit} is read")
+            raise InputError(f"{where} has {name} {value}; at most {limit} is read")
 
 
 def _build(config: CheckpointConfig) -> Policy:

@@ -19,8 +19,10 @@ import gdp.hub
 from gdp.capture.coarsening import coarsen
 from gdp.cluster import preset
 from gdp.errors import InputError
+from gdp.features.config import FeatureConfig
 from gdp.features.featurize import featurize
-from gdp.hub.checkpoint import MAX_CONFIG_BYTES, read_config
+from gdp.hub.checkpoint import MAX_CONFIG_BYTES, check_readable, read_config
+from gdp.policy.config import PolicyConfig
 from gdp.workloads.synthetic import layered
 from tests.hub.example_checkpoint import CARD, small_checkpoint, small_policy
 
@@ -200,6 +202,22 @@ def test_a_promise_of_many_weights_costs_no_memory(folder: Path, sizes: dict[str
     before_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     with pytest.raises(InputError, match="asks for|misses the tensor"):
         gdp.hub.load(folder)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before_kib < 2**18
+
+
+@pytest.mark.parametrize(
+    ("sizes", "told"),
+    [
+        ({"hidden": 100_000_000}, "the policy has hidden 100000000; at most 65536 is read"),
+        ({"sage_layers": 257}, "the policy has sage_layers 257; at most 256 is read"),
+        ({"hidden": 65536}, "weights of [0-9]{12} bytes, and at most 1073741824 are read"),
+    ],
+)
+def test_a_policy_whose_checkpoint_would_not_be_read_is_refused_before_it_takes_memory(sizes: dict[str, int], told: str) -> None:
+    before_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    check_readable(PolicyConfig(), FeatureConfig())
+    with pytest.raises(InputError, match=told):
+        check_readable(PolicyConfig(**sizes), FeatureConfig())
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before_kib < 2**18
 
 
