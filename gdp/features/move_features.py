@@ -40,7 +40,8 @@ def move_features(
     out = np.zeros((len(candidates), len(MOVE_FEATURES)), np.float32)
     if step.step_s <= 0:
         return out
-    look_at_moves(flow, step, np.ascontiguousarray(candidates), move_scratch(len(step.device), len(step.busy_s)), out)
+    scratch = move_scratch(len(step.device), len(step.busy_s), num_tensors=len(flow.tensor_bytes), num_transfers=len(step.sent_start_s))
+    look_at_moves(flow, step, np.ascontiguousarray(candidates), scratch, out)
     out[:, len(MOVE_TALLY)] = removes_wait
     out[:, len(MOVE_TALLY) + 1 :] = _of_the_step(step)
     return out

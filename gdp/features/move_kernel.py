@@ -26,7 +26,7 @@ def look_at_moves(flow, step, candidates, scratch, out):
             _begin(step, scratch)
             for number in range(count):
                 op = scratch.moved[number]
-                _leave(flow, step, scratch, op)
+                _leave(flow, step, candidates, row, scratch, op)
                 _join(flow, step, candidates, row, scratch, op)
                 _deliver(flow, step, candidates, row, scratch, op)
             _finish(step, candidates, row, scratch, count, out)
@@ -51,7 +51,7 @@ def _begin(step, scratch):
 
 @compile_kernel
 @no_type_check
-def _leave(flow, step, scratch, op):
+def _leave(flow, step, candidates, row, scratch, op):
     """Counts what the op leaves behind: its work, the transfers of its inputs, and the next op on its old device."""
     tally, here, devices = scratch.tally, step.device[op], len(step.busy_s)
     work_s, slack_s = step.end_s[op] - step.start_s[op], step.latest_s[op] - step.end_s[op]
@@ -64,8 +64,11 @@ def _leave(flow, step, scratch, op):
         tally[Tally.CRITICAL_WORK_BEFORE] += work_s
     for edge in range(flow.in_start[op], flow.in_start[op + 1]):
         tensor = flow.in_tensor[edge]
-        if step.device[flow.tensor_producer[tensor]] != here and not _still_used(flow, step, scratch, tensor, here):
-            _spare(step, scratch, sent(step, tensor * devices + here))
+        transfer = sent(step, tensor * devices + here)
+        if transfer >= 0 and scratch.seen_leaving[transfer] != row:
+            scratch.seen_leaving[transfer] = row
+            if candidates[row, flow.tensor_producer[tensor]] == here or not _will_be_used(flow, candidates, row, tensor, here):
+                _spare(step, scratch, row, transfer)
     place = step.place[op] + 1
     while place < step.first_on_device[here + 1] and scratch.moves[step.on_device[place]]:
         place += 1
@@ -80,19 +83,21 @@ def _leave(flow, step, scratch, op):
 
 @compile_kernel
 @no_type_check
-def _still_used(flow, step, scratch, tensor, device):
-    """Whether a consumer of the tensor stays on the device."""
+def _will_be_used(flow, candidates, row, tensor, device):
+    """Whether a consumer of the tensor stays on the device, or comes there."""
     for use in range(flow.use_start[tensor], flow.use_start[tensor + 1]):
-        consumer = flow.use_consumer[use]
-        if step.device[consumer] == device and not scratch.moves[consumer]:
+        if candidates[row, flow.use_consumer[use]] == device:
             return True
     return False
 
 
 @compile_kernel
 @no_type_check
-def _spare(step, scratch, transfer):
-    """Counts a transfer that goes away, and what that leaves free on its channel."""
+def _spare(step, scratch, row, transfer):
+    """Counts a transfer that goes away, once, and what that leaves free on its channel."""
+    if scratch.spared[transfer] == row:
+        return
+    scratch.spared[transfer] = row
     tally, channel = scratch.tally, step.sent_channel[transfer]
     seconds, slack_s = (
         step.sent_end_s[transfer] - step.sent_start_s[transfer],
@@ -110,6 +115,20 @@ def _spare(step, scratch, transfer):
             relief_s = max(0.0, min(seconds, step.sent_start_s[after] - step.sent_ready_s[after]))
             tally[Tally.CHANNEL_RELIEF_SUM] += relief_s
             tally[Tally.CHANNEL_RELIEF] = max(tally[Tally.CHANNEL_RELIEF], relief_s)
+
+
+@compile_kernel
+@no_type_check
+def _is_new(step, scratch, row, tensor, device):
+    """Whether a tensor goes to a device where it did not go before, and nobody asked before."""
+    bit = 1 << device
+    if scratch.made_in[tensor] != row:
+        scratch.made_in[tensor] = row
+        scratch.made[tensor] = 0
+    if scratch.made[tensor] & bit or sent(step, tensor * len(step.busy_s) + device) >= 0:
+        return False
+    scratch.made[tensor] |= bit
+    return True
 
 
 @compile_kernel
@@ -161,13 +180,15 @@ def _join(flow, step, candidates, row, scratch, op):
             else:
                 at = candidates[row, producer]
                 seconds = flow.latency[at, there] + flow.tensor_bytes[tensor] * flow.time_per_byte[at, there]
-                at_s = _send(step, scratch, flow.channel[at, there], at_s, seconds, True)
-                tally[Tally.MADE] += seconds
-                tally[Tally.LOG_MADE] += 1
-                slack_there_s = step.latest_s[op] - before_s - at_s
-                tally[Tally.NEAR_CRITICAL_MADE] += seconds * math.exp(-max(slack_there_s, 0.0) / (_NEAR * step.step_s))
-                if at_s > step.start_s[op] and slack_s < seconds:
-                    tally[Tally.URGENT_MADE] += seconds
+                new = _is_new(step, scratch, row, tensor, there)
+                at_s = _send(step, scratch, flow.channel[at, there], at_s, seconds, new)
+                if new:
+                    tally[Tally.MADE] += seconds
+                    tally[Tally.LOG_MADE] += 1
+                    slack_there_s = step.latest_s[op] - before_s - at_s
+                    tally[Tally.NEAR_CRITICAL_MADE] += seconds * math.exp(-max(slack_there_s, 0.0) / (_NEAR * step.step_s))
+                    if at_s > step.start_s[op] and slack_s < seconds:
+                        tally[Tally.URGENT_MADE] += seconds
         arrival_s = max(arrival_s, at_s)
     end_s = _free_from(step, scratch, there, max(arrival_s, scratch.last_end_s[there])) + work_s
     scratch.new_end_s[op] = scratch.last_end_s[there] = end_s
@@ -228,18 +249,16 @@ def _deliver(flow, step, candidates, row, scratch, op):
     end_s = scratch.new_end_s[op]
     for output in range(flow.out_start[op], flow.out_start[op + 1]):
         tensor = flow.out_tensor[output]
-        seen = 0
+        if flow.use_start[tensor] < flow.use_start[tensor + 1]:
+            spared = sent(step, tensor * devices + there)
+            if spared >= 0:
+                _spare(step, scratch, row, spared)
         for use in range(flow.use_start[tensor], flow.use_start[tensor + 1]):
             consumer = flow.use_consumer[use]
             at = step.device[consumer]
-            first = (seen >> at) & 1 == 0
-            transfer = -1 if at == here else sent(step, tensor * devices + at)
-            if first and transfer >= 0 and at == there:
-                _spare(step, scratch, transfer)
             if scratch.moves[consumer]:
-                if at != here:
-                    seen |= 1 << at
                 continue
+            transfer = -1 if at == here else sent(step, tensor * devices + at)
             latest_s = step.latest_s[consumer] - (step.end_s[consumer] - step.start_s[consumer])
             before_s = step.end_s[op] if transfer < 0 else step.sent_end_s[transfer]
             after_s = end_s
@@ -247,12 +266,12 @@ def _deliver(flow, step, candidates, row, scratch, op):
                 seconds = flow.latency[there, at] + flow.tensor_bytes[tensor] * flow.time_per_byte[there, at]
                 after_s = end_s + seconds
                 if at == here:
-                    after_s = _send(step, scratch, flow.channel[there, at], end_s, seconds, first)
-                    if first:
+                    new = _is_new(step, scratch, row, tensor, at)
+                    after_s = _send(step, scratch, flow.channel[there, at], end_s, seconds, new)
+                    if new:
                         tally[Tally.MADE] += seconds
                         tally[Tally.LOG_MADE] += 1
                         tally[Tally.NEAR_CRITICAL_MADE] += seconds * math.exp(-max(latest_s - after_s, 0.0) / (_NEAR * step.step_s))
-            seen |= 1 << at
             tally[Tally.CONSUMER_LATENESS] = max(tally[Tally.CONSUMER_LATENESS], after_s - latest_s)
             tally[Tally.CONSUMER_LATENESS_SUM] += max(after_s - latest_s, 0.0)
             if before_s >= latest_s - NO_SLACK * step.step_s:

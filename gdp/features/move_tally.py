@@ -11,7 +11,7 @@ class Tally(enum.IntEnum):
     """Seconds, but for logarithms of counts and differences of load.
 
     Work of the ops that move: before, after, without slack, weighted by slack; when it starts and ends; how much longer its new device is busy than its old one.
-    Transfers that the change makes and spares: all, those that matter now, those weighted by slack.
+    Transfers that the change makes and spares, each once however many of the ops that move need it: all, those that matter now, those weighted by slack.
     By how much moved ops, and their tensors at consumers that stay, would be too late, and by how much they would push what runs next on their device or channel beyond its slack:
     the most (negative: what is left), and the sum of what is positive.
     How much later tensors would reach the consumers that wait for them now.
@@ -78,11 +78,19 @@ class MoveScratch(NamedTuple):
     shift_s: Float64[np.ndarray, " devices"]
     """by how much what runs on each device is pushed back, from `shifted_from` on."""
     shifted_from: Int64[np.ndarray, " devices"]
+    seen_leaving: Int64[np.ndarray, " transfers"]
+    """the change for which it was last asked whether the transfer goes away with its consumers; so the next three, too, need no clearing between changes."""
+    spared: Int64[np.ndarray, " transfers"]
+    """the change that last made the transfer needless."""
+    made_in: Int64[np.ndarray, " tensors"]
+    """the change that `made` is of."""
+    made: Int64[np.ndarray, " tensors"]
+    """a bit for every device to which the tensor would go anew."""
     tally: Float64[np.ndarray, " tally"]
 
 
-def move_scratch(num_ops: int, num_devices: int) -> MoveScratch:
-    """Room for changes of one graph's placements."""
+def move_scratch(num_ops: int, num_devices: int, *, num_tensors: int, num_transfers: int) -> MoveScratch:
+    """Room for changes of one placement of a graph; the transfers are those of its step."""
     return MoveScratch(
         moves=np.zeros(num_ops, np.bool_),
         moved=np.empty(num_ops, np.int64),
@@ -90,5 +98,9 @@ def move_scratch(num_ops: int, num_devices: int) -> MoveScratch:
         last_end_s=np.empty(num_devices),
         shift_s=np.empty(num_devices),
         shifted_from=np.empty(num_devices, np.int64),
+        seen_leaving=np.full(num_transfers, -1),
+        spared=np.full(num_transfers, -1),
+        made_in=np.full(num_tensors, -1),
+        made=np.empty(num_tensors, np.int64),
         tally=np.empty(len(MOVE_TALLY)),
     )

@@ -1,5 +1,7 @@
 """What is seen of a move, against closed forms and against what the simulator counts once the move is made."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -74,6 +76,65 @@ def test_transfers_made_and_spared_by_one_op_are_those_that_the_simulator_counts
     step, _ = seen(graph, on, device)
     works = seconds[ops, changed[np.arange(60), ops]]
     np.testing.assert_allclose(np.expm1(rows[:, AT["work_after"]] / 0.2) / 1e5 * step.step_s, works, rtol=1e-3, atol=1e-9)
+
+
+@pytest.mark.parametrize("family", [layered, cells, unrolled_rnn])
+@pytest.mark.parametrize("cluster", ["p100x4", "unequal"])
+def test_transfers_made_and_spared_by_many_ops_are_those_that_the_simulator_counts(family, cluster: str) -> None:
+    """Of blocks, of ops from everywhere, and of ops that change places: a tensor that several of them need is sent once."""
+    graph, on = apart(family(np.random.default_rng(3), num_ops=150, training=True)), preset(cluster)
+    generator = np.random.default_rng(4)
+    device = generator.integers(on.num_devices, size=graph.num_ops).astype(np.int32)
+    changed = np.repeat(device[None], 90, axis=0)
+    for row in range(90):
+        ops = generator.choice(graph.num_ops, size=generator.integers(2, 40), replace=False)
+        if row % 3 == 0:
+            changed[row, ops] = generator.integers(on.num_devices)
+        elif row % 3 == 1:
+            changed[row, ops] = generator.permutation(device[ops])
+        else:
+            first = generator.integers(graph.num_ops - 40)
+            changed[row, first : first + 40] = generator.integers(on.num_devices)
+    rows = features_of(graph, on, device, *changed)
+    simulator = Simulator()
+    made, spared = (np.expm1(rows[:, AT[name]] * 3) for name in ("log_made", "log_spared"))
+    more = simulator.batch(graph, on, changed).num_transfers - simulator(graph, on, placement(device)).num_transfers
+    np.testing.assert_allclose(made - spared, more, atol=0.05)
+    assert made.max() > 5 and spared.max() > 5
+
+
+def fan_out(num_consumers: int) -> Graph:
+    """One op whose only tensor all others need."""
+    one = two_chains()
+    count = num_consumers + 1
+    return dataclasses.replace(
+        one,
+        op_type=("matmul",) * count,
+        name=tuple(f"o{number}" for number in range(count)),
+        module_path=("",) * count,
+        flops=np.full(count, 1e9),
+        accessed_bytes=np.zeros(count, np.int64),
+        param_bytes=np.zeros(count, np.int64),
+        temp_bytes=np.zeros(count, np.int64),
+        phase=np.zeros(count, np.int8),
+        colocation_group=np.full(count, -1, np.int32),
+        tensor_producer=np.zeros(1, np.int32),
+        tensor_bytes=one.tensor_bytes[:1],
+        tensor_shape=one.tensor_shape[:1],
+        tensor_dtype=one.tensor_dtype[:1],
+        edge_tensor=np.zeros(num_consumers, np.int32),
+        edge_consumer=np.arange(1, count, dtype=np.int32),
+    )
+
+
+def test_a_tensor_that_many_ops_need_is_looked_at_once() -> None:
+    """Three consumers that move together to where nobody had their input: one transfer fewer, one more."""
+    graph, on = fan_out(3), two_devices()
+    before = np.array([0, 1, 1, 1], np.int32)
+    (row,) = features_of(graph, on, before, np.array([0, 0, 0, 0]))
+    assert np.expm1(row[AT["log_spared"]] * 3) == pytest.approx(1, abs=1e-4) and row[AT["log_made"]] == 0
+    (row,) = features_of(graph, on, np.zeros(4, np.int32), np.array([0, 1, 1, 1]))
+    assert np.expm1(row[AT["log_made"]] * 3) == pytest.approx(1, abs=1e-4) and row[AT["log_spared"]] == 0
 
 
 def test_moves_that_are_seen_to_be_late_do_make_steps_longer() -> None:
