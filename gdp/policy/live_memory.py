@@ -15,11 +15,14 @@ from gdp.runtime.numba_options import compile_kernel
 @compile_kernel
 @no_type_check
 def empty_memory(flow, state):
-    """Nothing lies anywhere, and every tensor has all its uses before it."""
+    """Nothing lies anywhere, and every tensor has all its uses before it; what only is, and never runs, uses nothing."""
     state.params[:] = 0
     state.live_bytes[:] = 0
     for tensor in range(len(flow.tensor_bytes)):
-        state.uses[tensor] = flow.use_start[tensor + 1] - flow.use_start[tensor]
+        state.uses[tensor] = 0
+        for use in range(flow.use_start[tensor], flow.use_start[tensor + 1]):
+            if not flow.floating[flow.use_consumer[use]]:
+                state.uses[tensor] += 1
 
 
 @compile_kernel

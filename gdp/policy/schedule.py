@@ -199,8 +199,9 @@ def _fetch(flow, groups, scorer, decisions, sample, state, op, d):
             if flow.floating[producer]:
                 if state.where[home] < 0:
                     _decide(flow, groups, scorer, decisions, sample, state, home, producer, state.ready[op])
-                claim(flow, state, tensor, state.where[home])
-                state.available[tensor, state.where[home]] = 0.0
+                if state.available[tensor, state.where[home]] == np.inf:
+                    claim(flow, state, tensor, state.where[home])
+                    state.available[tensor, state.where[home]] = 0.0
             source = state.where[home]
             if source != d:
                 duration = flow.latency[source, d] + flow.tensor_bytes[tensor] * flow.time_per_byte[source, d]

@@ -52,6 +52,20 @@ def test_parameters_and_scratch_count():
     assert possible(of, [0, 0, 1, 1])[2] == [False, True]
 
 
+def test_a_variable_takes_room_once_however_many_devices_read_it():
+    # op 0 is a variable of 500 bytes on device 0, read on two others; op 3 would need it there, and copies of 1's and 2's outputs: 1 500 bytes
+    of = graph([(0, 1), (0, 2), (0, 3), (1, 3), (2, 3)], flops=[0.0, 1e9, 1e9, 1e9], tensor_bytes=500)
+    x = tensors(of, cluster(1e12, 1e12, 1e12, memory_bytes=1700))
+    _, out = follow_schedule(x, torch.tensor([[0, 1, 2, 1]]))
+    assert out[0, 3].tolist() == [True, True, True]
+
+
+def test_what_never_runs_keeps_nothing_in_memory():
+    # op 0 is a variable of 600 bytes, op 1 a view of it that nothing needs; once op 2 has run, op 3's input and output are 1 200 bytes
+    of = graph([(0, 1), (0, 2), (2, 3), (3, 4)], flops=[0.0, 0.0, 1e9, 1e9, 1e9], tensor_bytes=600)
+    assert possible(of, [0, 0, 0, 1, 0])[3] == [True, True]
+
+
 def test_the_policy_leaves_a_device_before_its_memory_is_full():
     """A chain gains nothing from a second device, but does not fit on one."""
     of, gdp = there_and_back(10), policy(shaken=False, passes=1)
