@@ -32,6 +32,7 @@ from gdp.cluster import preset
 from gdp.compare.asking import candidates
 from gdp.hub import Card, Result, load_checkpoint, save_checkpoint
 from gdp.hub.checkpoint import read_config
+from gdp.hub.load import resolve
 from gdp.placement import Placer
 from gdp.runtime.simulator import Simulator
 from gdp.workloads.catalog import workload
@@ -148,6 +149,7 @@ def write_card(folder: Path, cells: list[Cell], *, commit: str, before: Path | N
     last = yaml.safe_load((folder / "train_config.yaml").read_text())
     last.pop("run_dir", None)
     config = last if before is None else yaml.safe_load((before / "train_config.yaml").read_text())
+    assert config["init"] is None, f"{config['name']} went on from {config['init']}, whose folder --before must name"
     config.pop("run_dir", None)
     results = tuple(
         Result(
@@ -188,8 +190,9 @@ def write_card(folder: Path, cells: list[Cell], *, commit: str, before: Path | N
         "others of the catalog's pretraining split",
         seeds=(int(config["seed"]),),
         results=results,
-        limits=f"Trained on graphs of at most {config['workload']['max_ops']} ops and {config['workload']['max_groups']} groups, on clusters of 2 to "
-        f"{config['workload']['random_cluster']['max_devices']} devices ({', '.join(config['workload']['presets'])} among them), on step time alone, in simulation alone. "
+        limits=f"Trained on random graphs of at most {config['workload']['max_ops']} ops and on the catalog's, in at most {config['workload']['max_groups']} groups, "
+        f"on clusters of 2 to {config['workload']['random_cluster']['max_devices']} devices "
+        f"({', '.join(config['workload']['presets'])} among them), on step time alone, in simulation alone. "
         "The validation split chose the best moment of the training, so its rows are selected on. "
         f"More than 5 % slower than the best simple placement in {len(lost)} of {len(cells)} cells{f' ({where_lost})' if lost else ''}: "
         "keep the simple placements beside it, as `gdp place` does, or let it search: "
@@ -225,6 +228,9 @@ def main() -> None:
     parser.add_argument("--other-seeds", type=Path, nargs="*", default=[], help="checkpoint folders of the same recipe, for the card")
     parser.add_argument("--commit", default="unknown", help="of the source that trained the policy, for the card")
     options = parser.parse_args()
+    measured = read_config(resolve(options.policy).folder).facts.weights_sha256
+    if options.write_card and read_config(options.write_card).facts.weights_sha256 != measured:
+        parser.error(f"{options.write_card} holds other weights than {options.policy}; say --policy {options.write_card}")
     console = Console()
     cells = evaluate(options.policy, options.workloads.split(","), num_seeds=options.seeds, console=Console(stderr=True))
     table = Table(

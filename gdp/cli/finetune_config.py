@@ -25,8 +25,8 @@ class SimulatorConfig:
     """The simulator as the runtime."""
 
     kind: Literal["simulator"]
-    dispatch: Literal["ready_order", "program_order"]
-    """see `gdp.runtime.simulator`."""
+    dispatch: Literal["ready_order", "program_order"] | None
+    """see `gdp.runtime.simulator`; `None` for that of the program's framework, as in `gdp place`."""
     num_threads: int
 
 

@@ -2,16 +2,16 @@
 
 import dataclasses
 import math
-import shlex
 import time
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from rich.console import Console
 
 from gdp.cli.configured_cluster import configured_cluster
+from gdp.cli.pretraining_card import card_of
 from gdp.cli.pretraining_judge import teach_judge
 from gdp.cli.pretraining_targets import open_targets, search_targets
 from gdp.cli.pretraining_tasks import pretraining_source, pretraining_validation
@@ -27,13 +27,10 @@ from gdp.cli.run_folder import (
     identity,
     run_folder,
     run_id,
-    source_commit,
-    without_run_dir,
 )
 from gdp.cli.train_config import TrainConfig
 from gdp.cluster import Cluster
 from gdp.errors import InputError
-from gdp.hub.card import Card, Result, base_model_of
 from gdp.hub.checkpoint import check_readable, read_config, save_checkpoint
 from gdp.hub.load import load, resolve
 from gdp.learn.imitation import imitate
@@ -57,7 +54,9 @@ def pretrain(settings: TrainConfig, config: dict[str, Any], typed: Sequence[str]
     mode = wandb_mode(settings.tracker)
     if settings.device == "cuda" and not torch.cuda.is_available():
         raise InputError("device is cuda, but PyTorch sees no GPU here; device=cpu learns on the processor")
-    settings, origin = _from_where(settings)
+    known = None if settings.init is None else resolve(settings.init)
+    origin = None if known is None else known.revision
+    settings = _with_sizes_of(settings, None if known is None else known.folder)
     console = Console(stderr=True, soft_wrap=True, highlight=False)
     folder = settings.run_dir
     continues = holds_run_of(folder, config, resume=settings.resume)
@@ -66,17 +65,20 @@ def pretrain(settings: TrainConfig, config: dict[str, Any], typed: Sequence[str]
     targets = open_targets(settings, cluster)
     own = identity(config, program=None, cluster=None if cluster is None else cluster.sha256, policy=origin)
     with stop_signal() as stop, run_folder(folder, config, own, cluster=cluster, resume=settings.resume):
-        session = _Session.open(settings, config, own, typed, source=source, targets=targets, validation=validation)
+        before = None if known is None else load(str(known.folder))
+        session = _Session.open(settings, config, own, typed, before=before, source=source, targets=targets, validation=validation)
         console.print(
             f"run folder {folder}; metrics in {folder / METRICS}" + ("" if mode != "disabled" else _no_wandb(settings)),
             markup=False,
         )
         try:
-            session.teach_judge(cluster, stopped=stop, console=console)
+            goes_on = before is not None and before.judge is not None
+            session.teach_judge(cluster, goes_on=goes_on, stopped=stop, console=console)
             missing = targets.missing(session.imitation_order)
             if missing and not stop():
                 with progress_bar(console, "searching placements to imitate", total=len(missing)) as advance:
-                    search_targets(settings, cluster, missing, stopped=stop, advance=lambda done: advance(done, ""))
+                    expert = None if known is None else known.folder
+                    search_targets(settings, cluster, missing, expert=expert, stopped=stop, advance=lambda done: advance(done, ""))
             asked = stop()
             with progress_bar(console, "pretraining", total=settings.imitation.steps + settings.learner.updates) as advance:
                 for _ in session.updates(advance) if not asked else ():
@@ -119,12 +121,13 @@ class _Session:
         own: Identity,
         typed: Sequence[str],
         *,
+        before: Policy | None,
         source: PretrainingTasks,
         targets: Targets,
         validation: Validation | None,
     ) -> "_Session":
-        """Builds the learner, and puts it into the state of the folder's snapshot where there is one."""
-        policy = _first_policy(settings).to(settings.device)
+        """Builds the learner, with the weights of the policy `before` it, and puts it into the state of the folder's snapshot where there is one."""
+        policy = _first_policy(settings, before).to(settings.device)
         learner = new_learner(policy, parameters=list(policy.parameters()), seed=settings.seed)
         folder, best_score = settings.run_dir, _NO_SCORE
         if (folder / SNAPSHOT).exists():
@@ -153,10 +156,11 @@ class _Session:
     def imitation_order(self) -> list[int]:
         return imitation_order(self.settings.workload.num_tasks, steps=self.settings.imitation.steps, seed=self.settings.seed)
 
-    def teach_judge(self, cluster: Cluster | None, *, stopped: Callable[[], int], console: Console) -> None:
-        """Before anything else, since nothing else depends on it."""
-        if self.learner.policy.judge is not None:
-            figures = teach_judge(self.settings, cluster, self.learner.policy.judge, stopped=stopped, console=console)
+    def teach_judge(self, cluster: Cluster | None, *, goes_on: bool, stopped: Callable[[], int], console: Console) -> None:
+        """Before anything else, since it depends on nothing else; it `goes_on` from the judge of another policy, or begins anew."""
+        judge = self.learner.policy.judge
+        if judge is not None:
+            figures = teach_judge(self.settings, cluster, judge, goes_on=goes_on, stopped=stopped, console=console)
             if figures is not None:
                 self.tracker.log(figures, step=0)
 
@@ -171,15 +175,17 @@ class _Session:
             gradient_norm=settings.learner.gradient_norm,
             objective=settings.reward.objective,
         )
-        validated = learner.imitation_step // settings.validation.every_imitation_steps
+        note = ""
         for metrics in warm_up:
-            due = learner.imitation_step // settings.validation.every_imitation_steps  # a task that cannot run has no step of its own
-            if self.validation is not None and (due > validated or learner.imitation_step == settings.imitation.steps):
+            step = learner.imitation_step
+            if metrics:
+                note = f"imitation loss {metrics['imitation/loss']:.3f}"
+            if self.validation is not None and (step % settings.validation.every_imitation_steps == 0 or step == settings.imitation.steps):
                 metrics |= self._validate(self.validation)
-            validated = due
-            self.tracker.log(metrics, step=learner.imitation_step)
-            advance(learner.imitation_step, f"imitation loss {metrics['imitation/loss']:.3f}")
-            self._after_step(learner.imitation_step)
+            if metrics:
+                self.tracker.log(metrics, step=step)
+            advance(step, note)
+            self._after_step(step)
             yield
         reward = relative_reward(settings.reward)
         for update in learn(learner, self.source, reward, config=settings.learner, objective=settings.reward.objective):
@@ -222,63 +228,29 @@ class _Session:
         save_checkpoint(
             self.settings.run_dir / CHECKPOINT,
             self.learner.policy,
-            card=self._card(result),
+            card=card_of(
+                self.settings,
+                policy=self.learner.policy,
+                imitation_steps=self.learner.imitation_step,
+                updates=self.learner.update,
+                went_on_from=self.own.policy,
+                typed=self.typed,
+                validation=self.validation,
+                result=result,
+            ),
             metrics=None if result is None else result.metrics,
             train_config="".join(line for line in config if not line.startswith("run_dir:")),  # others need not know where
             replace=True,
         )
 
-    def _taught(self) -> list[str]:
-        """What the policy has been through."""
-        judging, learner, base = self.settings.judging, self.learner, self.own.policy
-        parts = [] if base is None else [f"from {base_model_of(self.settings.init, base[:12]) or 'another policy'} on"]
-        if learner.policy.judge is not None:
-            parts.append(f"a judge of moves taught by {judging.rounds * judging.tasks_per_round} searches")
-        if learner.imitation_step:
-            parts.append(f"{learner.imitation_step} steps of imitation of searched placements")
-        return [*parts, f"{learner.update} updates of PPO"]
 
-    def _card(self, result: Validated | None) -> Card:
-        settings, workload = self.settings, self.settings.workload
-        results: list[Result] = []
-        if result is not None and self.validation is not None:
-            results = [
-                Result(
-                    workload=task.name.rpartition("@")[0],
-                    cluster=task.cluster.name,
-                    split="validation",
-                    evaluations=self.validation.num_samples + 1,
-                    step_time_s=float(best_s),
-                    baseline="one device, contiguous, METIS or list scheduling",
-                    baseline_s=task.reference_s,
-                )
-                for task, best_s in zip(self.validation.tasks, result.best_s, strict=True)
-                if np.isfinite(best_s)
-            ]
-        named = f"; workloads {', '.join(workload.workloads)} of the catalog" if workload.synthetic_fraction < 1 else ""
-        return Card(
-            name=settings.name,
-            summary=f"A device-placement policy of the GDP family ({settings.policy.decoding} decoding, {settings.policy.passes} passes), "
-            f"pretrained in the simulator on {settings.reward.objective.replace('_', ' ')}: {', '.join(self._taught())}.",
-            recipe=shlex.join(without_run_dir(self.typed)),
-            commit=source_commit(),
-            corpus=f"{workload.num_tasks} pairs of graph and cluster, {100 * workload.synthetic_fraction:.0f} % of the graphs synthetic{named}",
-            seeds=(settings.seed,),
-            base_model=None if settings.init == settings.name else base_model_of(settings.init, self.own.policy),
-            results=tuple(results),
-            limits=f"Trained on at most {workload.max_groups} decisions a graph and on clusters of {workload.random_cluster.min_devices} to "
-            f"{workload.random_cluster.max_devices} devices, in simulation alone; where one device is best, it need not say so.",
-        )
-
-
-def _from_where(settings: TrainConfig) -> tuple[TrainConfig, str | None]:
-    """The settings with the sizes of the policy that the run starts from, and that policy's revision."""
-    policy, features, revision, judge_width = settings.policy, settings.features, None, 0
-    if settings.init is not None:
-        resolved = resolve(settings.init)
-        known = read_config(resolved.folder)
+def _with_sizes_of(settings: TrainConfig, before: Path | None) -> TrainConfig:
+    """The settings with the sizes of the policy that the run starts from, whose folder `before` is; a judge is added where it has none."""
+    policy, features, judge_width = settings.policy, settings.features, 0
+    if before is not None:
+        known = read_config(before)
         policy = dataclasses.replace(known.policy, judge_width=known.policy.judge_width or policy.judge_width)
-        features, revision, judge_width = known.features, resolved.revision, known.policy.judge_width
+        features, judge_width = known.features, known.policy.judge_width
     if settings.reward.objective != "step_time":
         policy = dataclasses.replace(policy, judge_width=0)
     if policy.judge_width and not judge_width and not settings.judging.rounds:
@@ -286,14 +258,14 @@ def _from_where(settings: TrainConfig) -> tuple[TrainConfig, str | None]:
             "judging.rounds is 0, but there is no judge to keep; policy.judge_width=0 leaves it out, judging.rounds=3 teaches one"
         )
     check_readable(policy, features)
-    return dataclasses.replace(settings, policy=policy, features=features), revision
+    return dataclasses.replace(settings, policy=policy, features=features)
 
 
-def _first_policy(settings: TrainConfig) -> Policy:
+def _first_policy(settings: TrainConfig, before: Policy | None) -> Policy:
     """A new policy, or the one to go on from, with a new judge where it has none."""
     policy = Policy(settings.policy, settings.features, generator=torch.Generator().manual_seed(settings.seed))
-    if settings.init is not None:
-        known = {name: value for name, value in load(settings.init).state_dict().items() if name in policy.state_dict()}
+    if before is not None:
+        known = {name: value for name, value in before.state_dict().items() if name in policy.state_dict()}
         policy.load_state_dict(policy.state_dict() | known)
     return policy
 

@@ -26,13 +26,16 @@ _SHOWN_EVERY = 50
 
 
 def teach_judge(
-    settings: TrainConfig, cluster: Cluster | None, network: JudgeNetwork, *, stopped: Callable[[], int], console: Console
+    settings: TrainConfig, cluster: Cluster | None, network: JudgeNetwork, *, goes_on: bool, stopped: Callable[[], int], console: Console
 ) -> dict[str, float] | None:
     """Gives `network` its weights, from the run folder where an earlier part of the run has left them.
 
+    The searches of each round ask the judge of the round before; those of the first ask `network` as it is where it `goes_on`, and nobody where it is new.
     Returns the figures of the last round, means over its last tenth of steps; `None` when nothing was to be done, or when the run was asked to stop.
     """
     config, figures = settings.judging, None
+    if goes_on and config.rounds and not _weights(settings, 0).exists():
+        _write(_weights(settings, 0), network)
     for number in range(1, config.rounds + 1):
         path = _weights(settings, number)
         if not path.exists():
@@ -82,7 +85,7 @@ def _search(settings: TrainConfig, cluster: Cluster | None, number: int, *, stop
             missing,
             num_processes=settings.num_threads,
             prepare=_open,
-            prepared_with=(settings, cluster, _weights(settings, number - 1) if number > 1 else None),
+            prepared_with=(settings, cluster, _weights(settings, number - 1) if number > 1 or _weights(settings, 0).exists() else None),
             stopped=stopped,
             advance=lambda done: advance(done, ""),
         )

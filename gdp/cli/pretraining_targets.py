@@ -3,6 +3,7 @@
 import dataclasses
 import signal
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import torch
 
@@ -33,9 +34,15 @@ def open_targets(settings: TrainConfig, cluster: Cluster | None) -> Targets:
 
 
 def search_targets(
-    settings: TrainConfig, cluster: Cluster | None, missing: Sequence[int], *, stopped: Callable[[], int], advance: Callable[[int], None]
+    settings: TrainConfig,
+    cluster: Cluster | None,
+    missing: Sequence[int],
+    *,
+    expert: Path | None,
+    stopped: Callable[[], int],
+    advance: Callable[[int], None],
 ) -> None:
-    """Searches the tasks of these numbers, with the run's judge where it has one, and the policy that it goes on from.
+    """Searches the tasks of these numbers, with the run's judge where it has one, and the policy that it goes on from, whose folder `expert` is.
 
     `advance` hears how many are done. Ends early, with what is in hand finished, when `stopped`.
     """
@@ -44,17 +51,17 @@ def search_targets(
         missing,
         num_processes=settings.num_threads,
         prepare=_open,
-        prepared_with=(settings, cluster),
+        prepared_with=(settings, cluster, expert),
         stopped=stopped,
         advance=advance,
     )
 
 
-def _open(settings: TrainConfig, cluster: Cluster | None) -> None:
+def _open(settings: TrainConfig, cluster: Cluster | None, folder: Path | None) -> None:
     global _own
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     torch.set_num_threads(1)
-    judge, expert = taught_judge(settings), None if settings.init is None else load(settings.init)
+    judge, expert = taught_judge(settings), None if folder is None else load(str(folder))
     if expert is not None and judge is not None:
         expert.judge = judge
     _own = open_targets(dataclasses.replace(settings, num_threads=1), cluster), judge, expert

@@ -162,7 +162,10 @@ def _configuration(config: dict[str, Any]) -> str:
     kept = copy.deepcopy(config)
     learner = kept.get("learner") or {}
     constant_rate = learner.get("learning_rate") == learner.get("final_learning_rate")
-    for path in (*_FREE, ("learner", "updates")) if constant_rate else _FREE:  # a rate that falls does so over all updates
+    may_be_longer = (
+        constant_rate and "finetune" not in kept
+    )  # a rate that falls does so over all updates, and so does a search's temperature
+    for path in (*_FREE, ("learner", "updates")) if may_be_longer else _FREE:
         inner: Any = kept
         for key in path[:-1]:
             inner = inner.get(key) or {}

@@ -77,7 +77,7 @@ def open_judges(
     Measured times need a model with a program (`refuse_other_programs`).
     """
     if isinstance(config, SimulatorConfig):
-        simulator = Simulator(dispatch=config.dispatch, num_threads=config.num_threads)
+        simulator = Simulator(dispatch=config.dispatch or model.dispatch, num_threads=config.num_threads)
         yield Judges(
             graph=model.graph,
             cluster=cluster,

@@ -116,7 +116,7 @@ def finetune(
     evaluations spent. Raises `InputError` when no placement can run.
     """
     for candidate in candidates:
-        if candidate.placement.origin.placer == origin.placer and learner.update == 0:
+        if candidate.placement.origin.placer == origin.placer and not learner.curve:
             own = _incumbent(task, candidate)
             learner.offer_own(task, own, objective=objective)
             learner.offer(task, own, objective=objective)

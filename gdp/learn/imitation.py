@@ -68,7 +68,7 @@ def imitate(
 ) -> Iterator[dict[str, float]]:
     """Moves the learner towards searched placements, from the step where it stands to the last; yields the metrics of each step.
 
-    Step `i` is taught by task `numbers[i]`; `target_of` gives it with its placement, `None` when nothing that runs is known.
+    Step `i` is taught by task `numbers[i]`; `target_of` gives it with its placement, `None` when nothing that runs is known: then the step has no metrics, and teaches nothing.
     """
     if len(numbers) and config.region_share and not learner.policy.can_hold:
         raise InputError(
@@ -83,6 +83,7 @@ def imitate(
             group["lr"] = config.learning_rate + (config.final_learning_rate - config.learning_rate) * done
         known = target_of(number)
         if known is None:
+            yield {}
             continue
         task, best = known
         if task.name not in learner.incumbent:

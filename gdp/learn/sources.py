@@ -29,7 +29,7 @@ class PretrainingConfig:
     num_tasks: int
     """size of the pool; task `i` is the same in every run with the same seed."""
     synthetic_fraction: float
-    """share of tasks whose graph is a random one of a synthetic family; the others take the named workloads in turn."""
+    """share of tasks whose graph is a random one of a synthetic family; the others take one of the named workloads. With 0 these are taken in turn."""
     workloads: tuple[str, ...]
     """names of the catalog; the one name `*` stands for all of the pretraining split."""
     leave_out: tuple[str, ...]
@@ -40,7 +40,7 @@ class PretrainingConfig:
     max_groups: int
     """decisions per graph; larger graphs are grouped more coarsely."""
     presets: tuple[str, ...]
-    """cluster presets, taken by `preset_fraction` of the tasks."""
+    """cluster presets, taken by `preset_fraction` of the tasks. Where nothing is random, each takes all workloads before the next does."""
     preset_fraction: float
     program_order_fraction: float
     """share of tasks whose devices keep the program's order, as PyTorch's do; in the others they take what is ready first, as TensorFlow's."""
@@ -130,6 +130,8 @@ class PretrainingTasks:
         runtime = Simulator(dispatch=dispatch, num_threads=self._num_threads)
         if self._fixed_cluster is not None:
             cluster = self._fixed_cluster
+        elif config.preset_fraction == 1 and config.synthetic_fraction == 0:
+            cluster = self._clusters[number // len(self._workloads) % len(self._clusters)]
         elif generator.random() < config.preset_fraction:
             cluster = self._clusters[int(generator.integers(len(self._clusters)))]
         else:
@@ -155,7 +157,8 @@ class PretrainingTasks:
             family = FAMILIES[int(generator.integers(len(FAMILIES)))]
             num_ops = int(np.exp(generator.uniform(np.log(config.min_ops), np.log(config.max_ops))))
             return family.__name__, family(generator, num_ops=num_ops, training=bool(generator.random() < 0.5))
-        name, build = self._workloads[int(generator.integers(len(self._workloads)))]
+        in_turn = config.synthetic_fraction == 0
+        name, build = self._workloads[number % len(self._workloads) if in_turn else int(generator.integers(len(self._workloads)))]
         if name not in self._graphs:
             self._graphs[name] = build()
         return name, self._graphs[name]

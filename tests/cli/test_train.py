@@ -113,6 +113,14 @@ def test_going_on_from_a_policy_keeps_it_gives_it_a_judge_and_teaches_it_by_what
     assert all(iterated[name].equal(value) for name, value in after.items() if name.startswith("judge."))
     assert any(not iterated[name].equal(value) for name, value in after.items())
 
+    on = tmp_path / "on"
+    child = _start(on, *nothing, f"init={second / 'checkpoint'}")
+    _, errors = child.communicate()
+    assert child.returncode == 0, errors
+    assert not (second / "judge" / "round-0.safetensors").exists(), "its first searches had no judge to ask"
+    asked = load_file(on / "judge" / "round-0.safetensors")
+    assert asked and all(after[f"judge.{name}"].equal(value) for name, value in asked.items())
+
     child = _start(tmp_path / "unjudged", *nothing, "policy.judge_width=8", "judging.rounds=0")
     _, errors = child.communicate()
     assert child.returncode == 2 and "no judge to keep" in errors

@@ -80,6 +80,18 @@ def test_a_region_loss_counts_free_groups_alone() -> None:
     assert float(region_loss(policy, only, target, both).detach()) == pytest.approx(np.mean(apart), rel=1e-5)
 
 
+def test_a_task_on_which_nothing_runs_is_a_step_that_teaches_nothing() -> None:
+    policy = Policy(SMALL, FeatureConfig(), generator=torch.Generator().manual_seed(0))
+    state = new_learner(policy, parameters=list(policy.parameters()), seed=0)
+    before = {name: value.clone() for name, value in policy.state_dict().items()}
+    config = ImitationConfig(
+        steps=2, search_evaluations=1, placements_per_step=1, region_share=0.0, learning_rate=1e-3, final_learning_rate=1e-3
+    )
+    steps = imitate(state, [0, 0], lambda number: None, config=config, gradient_norm=1.0, objective="step_time")
+    assert [(metrics, state.imitation_step) for metrics in steps] == [({}, 1), ({}, 2)]
+    assert all(torch.equal(value, before[name]) for name, value in policy.state_dict().items())
+
+
 def test_a_policy_that_cannot_hold_groups_is_not_taught_regions() -> None:
     policy = Policy(SMALL, FeatureConfig(), generator=torch.Generator().manual_seed(0))
     assert SMALL.passes == 2
