@@ -10,14 +10,16 @@ import pytest
 import torch
 
 from gdp.capture.torch import capture
+from gdp.cli.finetune_config import SimulatorConfig
 from gdp.cli.measured import measured_runtime
 from gdp.cli.model import Model
-from gdp.cli.runtimes import calibrated, kept_profile, new_profile
+from gdp.cli.runtimes import calibrated, kept_profile, new_profile, open_judges
 from gdp.cluster import Cluster, Device, preset
 from gdp.errors import InputError
 from gdp.runtime.fingerprint import fingerprint
 from gdp.runtime.profile import Profile, write_profile
 from gdp.runtime.timing import Protocol
+from gdp.runtime.verdict import Dispatch
 from gdp.workloads.synthetic import layered
 
 MODEL = Model(graph=layered(np.random.default_rng(0), num_ops=20), program=None, example_inputs=())
@@ -54,6 +56,14 @@ def test_another_machine_s_or_graph_s_seconds_are_refused(part: str, value: obje
     path.write_text(json.dumps(json.loads(path.read_text()) | {part: value}))
     with pytest.raises(InputError, match=message):
         kept_profile(MODEL, CLUSTER, path)
+
+
+@pytest.mark.parametrize(("said", "dispatch"), [(None, "program_order"), ("ready_order", "ready_order")])
+def test_the_simulator_runs_a_program_as_its_framework_does_unless_told(said: Dispatch | None, dispatch: Dispatch, tmp_path: Path) -> None:
+    of_torch = dataclasses.replace(MODEL, dispatch="program_order")
+    config = SimulatorConfig(kind="simulator", dispatch=said, num_threads=1)
+    with open_judges(config, of_torch, CLUSTER, objective="step_time", folder=tmp_path) as judges:
+        assert judges.predictor.dispatch == dispatch and judges.proposed is judges.predictor
 
 
 @pytest.mark.skipif(len(CORES) < 2, reason="needs two cores")
