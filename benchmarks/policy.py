@@ -3,8 +3,8 @@
     python benchmarks/policy.py [--policy gdp-tiny] [--variants NAMES] [--other LABEL=FOLDER ...] [--cells NAMES] [--seeds 3] [--evaluations 1000] [--workers 1] [--out FILE]
 
 All begin at the same simple placements, spend the same evaluations, and are the same search but for what is left out: *no policy* is critical-path search,
-*without regions* is without the policy's samples, too. *PPO alone* is GDP's own way (arXiv 1910.01578): all of a policy learns from whole placements that it samples,
-and nothing else is tried, neither simple placements nor moves; `--variants` must name it. `--other` names further checkpoints, such as policies trained without
+*without regions* is without the policy's samples, too. *PPO alone* is the way of GDP (arXiv 1910.01578), with `finetune.py`'s learner: all of a policy learns from whole placements
+that it samples, and nothing else is tried, neither simple placements nor moves; `--variants` must name it. `--other` names further checkpoints, such as policies trained without
 attention, whose search stands beside. A row that is in the file already is kept, so what was killed goes on. The table has the geometric mean over cells and seeds of
 the best step time so far over that of no policy; *evaluations for the end of* counts how many a variant needs until it is as good as the other at the end, over what
 the other spent. Whole tables of placers are `gdp compare`'s (docs/results.md).

@@ -57,7 +57,10 @@ class NamedPolicy:
         )
 
     def fine_tuning(self, *, runtime: Runtime, dispatch: Dispatch, evaluations: int, seed: int) -> AdaptingSearch | None:
-        """The same search while it learns, as `finetune.py` is configured where nothing is overridden; `None` for a policy that cannot hold groups."""
+        """The same search while it learns, as `finetune.py` is configured where nothing is overridden; `None` for a policy that cannot hold groups.
+
+        It starts from the simple placements and a few samples, and counts all of them.
+        """
         if not self.policy.can_hold:
             return None
         config = fill(FinetuneSettings, resolved(composed("finetune", ["workload.name=any"])), where="")

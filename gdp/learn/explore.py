@@ -112,7 +112,7 @@ class Exploration:
             if task.name in learner.incumbent:
                 metrics["train/best_ratio"] = learner.incumbent[task.name].measurement.step_time_s / task.reference_s
             if ratios:
-                metrics["train/sampled_ratio"] = float(np.exp(np.mean(np.log(ratios))))
+                metrics["train/sampled_ratio"] = _mean(ratios)
             if regions:
                 metrics["explore/improved_fraction"] = float((gain > 0).mean())
                 metrics["train/policy_loss"] = _mean([float(loss.policy_loss) for loss in losses])
