@@ -137,6 +137,8 @@ def main() -> None:
     if targets.missing(range(settings.workload.num_tasks)):
         raise SystemExit(f"{options.run} lacks placements to imitate; run train.py experiment=tiny run_dir={options.run} first")
     rows: list[dict[str, Any]] = json.loads(options.out.read_text())["rows"] if options.out.exists() else []
+    if any(row["steps"] not in (0, options.steps) for row in rows):
+        parser.error(f"{options.out} has rows of other steps; write into another file")
     done = {(row["variant"], row["seed"]) for row in rows}
     console = Console(width=160)
     for seed in range(options.seeds):

@@ -33,10 +33,13 @@ from gdp.cli.finetune_config import FinetuneSettings
 from gdp.cli.hydra_config import composed, resolved
 from gdp.cli.policy_placers import NamedPolicy
 from gdp.cli.report_data import environment
+from gdp.cli.run_folder import source_commit
 from gdp.cluster import Cluster, preset
 from gdp.compare.recorded import Recorded
 from gdp.graph import Graph
 from gdp.hub import load
+from gdp.hub.checkpoint import read_config
+from gdp.hub.load import resolve
 from gdp.learn.adapting_search import AdaptingSearch
 from gdp.learn.sampling_search import SamplingSearch
 from gdp.policy.judge import judge_maker
@@ -48,6 +51,7 @@ from gdp.workloads.catalog import workload
 NO_POLICY = "no policy"
 SCRATCH = "fine-tuned, from scratch"
 ALONE_FROM_SCRATCH = "PPO alone, from scratch"
+WITHOUT_WEIGHTS = (NO_POLICY, SCRATCH, ALONE_FROM_SCRATCH)
 BUDGETS = (10, 30, 100, 300, 1000)
 CELLS = (
     "inception-v3-training@p100x4",
@@ -186,11 +190,19 @@ def answer(question: tuple[str, str, str, int, int]) -> dict[str, Any]:
         "variant": variant,
         "cell": cell,
         "seed": seed,
+        "asked_evaluations": evaluations,
         "evaluations": len(found.best_so_far_s),
+        "weights_sha256": weights(variant, policy),
+        "commit": source_commit(),
         "improved_at": (improved + 1).tolist(),
         "best_s": found.best_so_far_s[improved].tolist(),
         "wall_s": wall_s,
     }
+
+
+def weights(variant: str, policy: str) -> str | None:
+    """Of the policy that a row is of; `None` where there is none, or a new one."""
+    return None if variant in WITHOUT_WEIGHTS else read_config(resolve(policy).folder).facts.weights_sha256
 
 
 def best_at(row: dict[str, Any], evaluations: int) -> float:
@@ -274,6 +286,15 @@ def main() -> None:
     options = parser.parse_args()
     policies = {variant: options.policy for variant in options.variants} | dict(each.split("=", 1) for each in options.other)
     known: list[dict[str, Any]] = json.loads(options.out.read_text())["rows"] if options.out.exists() else []
+    for row in known:
+        variant = row["variant"]
+        if variant in policies and (row.get("weights_sha256"), row.get("asked_evaluations")) != (
+            weights(variant, policies[variant]),
+            options.evaluations,
+        ):
+            parser.error(
+                f"{options.out} has rows of {variant!r} with other weights or evaluations; write into another file, or take them out"
+            )
     done = {(row["variant"], row["cell"], row["seed"]) for row in known}
     questions = [
         (variant, policy, cell, seed, options.evaluations)
