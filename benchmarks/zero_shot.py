@@ -167,10 +167,9 @@ def write_card(folder: Path, cells: list[Cell], *, commit: str, before: Path | N
     searched = [one.predicted.step_time_s / cell.simple_s for cell in cells for one in cell.searches[POLICY_SEARCH]]
     lost = [cell.cluster for cell in cells if float(np.median(cell.ratios)) > 1.05]
     where_lost = ", ".join(f"{lost.count(name)} on {name}" for name in CLUSTERS if name in lost)
-    judging = last.get("judging", {})
-    judged = (
-        f"a judge of moves taught by {judging['rounds'] * judging['tasks_per_round']} searches" if last["policy"].get("judge_width") else ""
-    )
+    runs = [last] if before is None else [config, last]
+    searches = sum(run["judging"]["rounds"] * run["judging"]["tasks_per_round"] for run in runs if run["policy"].get("judge_width"))
+    judged = f"a judge of moves taught by {searches} searches" if last["policy"].get("judge_width") else ""
     first = (
         f"python train.py experiment={str(config['name']).removeprefix('gdp-')} num_threads={config['num_threads']} seed={config['seed']}"
     )
