@@ -121,6 +121,7 @@ def _row(question: Question, name: str, model: Model, cluster: Cluster) -> Row:
             "busy_share": float(judged.busy_s.sum() / (judged.step_time_s * cluster.num_devices)) if ran else 0.0,
             "improved_at": recorded.improved_at,
             "best_s": recorded.best_s,
+            "revision": answer.placement.origin.revision,
         }
     )
 

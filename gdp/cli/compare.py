@@ -13,7 +13,7 @@ from rich.text import Text
 from gdp.bounded_file import is_absent
 from gdp.cli.placers import SEEDED, chosen
 from gdp.cli.table import milliseconds
-from gdp.compare.results import Results, Settings, read_results, write_results
+from gdp.compare.results import Results, Settings, policy_revisions, read_results, write_results
 from gdp.compare.standings import CellKey, Standings
 from gdp.errors import InputError, nearest_name_hint
 from gdp.measurement import Objective
@@ -55,6 +55,7 @@ def compare(
         if kept.settings != settings:
             raise InputError(f"--out names {out}, which holds a comparison of other settings; name another file")
         results = kept
+        _refuse_other_revision(results, out)
     _find_out(results, cells, names, seeds=seeds, out=out, workers=workers or len(os.sched_getaffinity(0)))
     standings = Standings(results, cells, names, seeds=seeds)
     console = Console()
@@ -67,6 +68,17 @@ def compare(
     if out is not None:
         write_results(out, results)
         console.print(f"wrote {out}", markup=False)
+
+
+def _refuse_other_revision(results: Results, out: Path) -> None:
+    """Rows of other weights under the same name are not compared with new ones."""
+    from gdp.hub.load import resolve
+
+    kept = policy_revisions(results.rows)
+    if kept and kept != [now := resolve(results.settings.policy).revision]:
+        raise InputError(
+            f"--out names {out}, which holds rows of {results.settings.policy} at revision {', '.join(one[:12] for one in kept)}; it is at {now[:12]} now; name another file"
+        )
 
 
 def _workloads(text: str) -> list[str]:

@@ -8,7 +8,7 @@ import numpy as np
 
 from gdp.atomic_file import write_text
 from gdp.cli.placers import SEARCHES
-from gdp.compare.results import Results
+from gdp.compare.results import Results, policy_revisions
 from gdp.compare.separation import SEPARATES, Separation, separation
 from gdp.compare.standings import EXPERT, SAME, SINGLE_DEVICE, CellKey, Standing, Standings, means_by
 from gdp.report.budget_curves import BudgetCurve, Level, Panel, budget_chart, budget_grid
@@ -42,13 +42,14 @@ def write_page(page: Path, results: Results, standings: Standings, *, seeds: int
 
 def _lines(results: Results, standings: Standings, drawings: Sequence[str], seeds: int) -> list[str]:
     settings = results.settings
+    revisions = ", ".join(_plain(one[:12]) for one in policy_revisions(results.rows))
     same_budget = "" if settings.samples == settings.budget else f" ({settings.samples} for the policy)"
     lines = [
         "# Results",
         "",
         f"Written by `gdp compare --page`. {len(standings.cells)} cells (workload x cluster), {len(standings.placers)} placers, simulated: "
         f"{settings.objective.replace('_', ' ')}, {settings.budget} evaluations for every placer that searches{same_budget}, "
-        f"as the simulator counted them; medians of {seeds} {'seed' if seeds == 1 else 'seeds'}; policy {_plain(settings.policy)}.",
+        f"as the simulator counted them; medians of {seeds} {'seed' if seeds == 1 else 'seeds'}; policy {_plain(settings.policy)}{f' at {revisions}' if revisions else ''}.",
         "",
         "## Geometric means",
         "",

@@ -5,7 +5,7 @@ The file may be one that somebody else wrote: it is checked field by field.
 
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -88,6 +88,8 @@ class Row(_Record):
     """the evaluations, counted from 1, that were better than all before."""
     best_s: list[Seconds]
     """the objective of each of these."""
+    revision: Name | None = None
+    """of the policy, as placements have it; `None` where the placer has none, and in files of before it was kept."""
 
     @model_validator(mode="after")
     def _one_curve(self) -> "Row":
@@ -105,6 +107,11 @@ class Row(_Record):
     @property
     def key(self) -> tuple[str, str, str, int]:
         return self.workload, self.cluster, self.placer, self.seed
+
+
+def policy_revisions(rows: Iterable[Row]) -> list[str]:
+    """Of all policies that gave these answers, each once."""
+    return sorted({row.revision for row in rows if row.revision is not None})
 
 
 class Results(BaseModel):

@@ -122,6 +122,7 @@ def to_markdown(card: Card, facts: WeightsFacts) -> str:
         "",
         "```python",
         "import gdp.hub",
+        "",
         f'policy = gdp.hub.load("{card.name}")  # or "organisation/{card.name}@revision"',
         "```",
         "",

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +11,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pyarrow.parquet as parquet
 import pytest
+import torch
 import yaml
 
 from gdp.bundled import bundled
@@ -18,8 +20,10 @@ from gdp.cli.main import main
 from gdp.cli.placers import PLACERS, SEEDED
 from gdp.cluster import preset, read_cluster
 from gdp.compare.results import read_results, write_results
+from gdp.features.config import FeatureConfig
 from gdp.hub import save_checkpoint
 from gdp.hub.card import Card
+from gdp.hub.checkpoint import load_checkpoint, read_config
 from gdp.placement import read_placement
 from gdp.policy.config import PolicyConfig
 from gdp.policy.policy import Policy
@@ -27,6 +31,8 @@ from gdp.runtime.simulator import Simulator
 from gdp.workloads.synthetic import layered
 
 Gdp = Callable[..., tuple[int, str, str]]
+
+CARD = Card(name="new", summary="untrained", recipe="none", commit="none", corpus="none", seeds=(0,), results=(), limits="untrained")
 
 PROGRAM = """
 from __future__ import annotations
@@ -78,14 +84,9 @@ def gdp(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp
 @pytest.fixture(scope="module")
 def policy(tmp_path_factory: pytest.TempPathFactory) -> str:
     """A new policy's checkpoint folder."""
-    import torch
-
-    from gdp.features.config import FeatureConfig
-
     folder = tmp_path_factory.mktemp("policy") / "new"
     config = PolicyConfig(hidden=16, heads=2, segment=32, feed_forward=16, head_width=8, context=8, attention_layers=1)
-    card = Card(name="new", summary="untrained", recipe="none", commit="none", corpus="none", seeds=(0,), results=(), limits="untrained")
-    save_checkpoint(folder, Policy(config, FeatureConfig(), generator=torch.Generator().manual_seed(0)), card=card)
+    save_checkpoint(folder, Policy(config, FeatureConfig(), generator=torch.Generator().manual_seed(0)), card=CARD)
     return str(folder)
 
 
@@ -189,6 +190,24 @@ def test_compare_writes_every_cell(gdp: Gdp, policy: str, graph_file: Path) -> N
     assert code == 0 and read_results(Path("rows.json")) == elsewhere, err
     code, _, err = gdp(*[word if word != "20" else "30" for word in command])
     assert code == 2 and "other settings" in err
+
+
+def test_compare_refuses_rows_of_another_policy_under_the_same_name(gdp: Gdp, policy: str, graph_file: Path) -> None:
+    command = ["compare", "--workloads", str(graph_file), "--clusters", "p100x2", "--policy", "mine", "--budget", "4", "--workers", "1"]
+    command += ["--placers", "heft,zero-shot", "--out", "rows.json", "--page", "results.md"]
+    shutil.copytree(policy, "mine")
+    code, _, err = gdp(*command)
+    assert code == 0, err
+    trained = load_checkpoint(Path("mine"))
+    with torch.no_grad():
+        next(trained.parameters()).add_(1.0)
+    shutil.rmtree("mine")
+    save_checkpoint(Path("mine"), trained, card=CARD)
+    old, new = read_config(Path(policy)).facts.weights_sha256, read_config(Path("mine")).facts.weights_sha256
+    assert {row.placer: row.revision for row in read_results(Path("rows.json")).rows} == {"heft": None, "zero-shot": old}
+    assert f"mine at {old[:12]}" in Path("results.md").read_text()
+    code, _, err = gdp(*command)
+    assert code == 2 and old[:12] in err and new[:12] in err
 
 
 def test_compare_finds_the_same_in_several_processes(gdp: Gdp, graph_file: Path) -> None:
