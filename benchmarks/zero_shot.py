@@ -15,6 +15,7 @@ import dataclasses
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import yaml
@@ -35,7 +36,7 @@ from gdp.hub.checkpoint import read_config
 from gdp.hub.load import resolve
 from gdp.placement import Placer
 from gdp.runtime.simulator import Simulator
-from gdp.workloads.catalog import workload
+from gdp.workloads.catalog import CATALOG, workload
 
 CLUSTERS = ("p100x2", "p100x4", "p100x8", "unequal", "cpu-gpu", "two-machines")
 NUM_SAMPLES = 64
@@ -144,6 +145,16 @@ def summary(cells: list[Cell], split: str, num_seeds: int) -> dict[str, object]:
     }
 
 
+def _taught_of_other_splits(runs: Sequence[dict[str, Any]]) -> str:
+    """Which families of the validation and the hold-out split these training runs learned on."""
+    named = [name for run in runs for name in run["workload"]["workloads"]]
+    taught = {entry.family for entry in CATALOG if entry.name in named or ("*" in named and entry.split == "pretraining")}
+    seen = sorted(taught & {entry.family for entry in CATALOG if entry.split != "pretraining"})
+    if not seen:
+        return "No family of the validation or the hold-out split was among its training graphs"
+    return f"Of the validation and the hold-out split the families {', '.join(seen)} were among its training graphs"
+
+
 def write_card(folder: Path, cells: list[Cell], *, commit: str, before: Path | None, other_seeds: list[Path]) -> None:
     """The card of a checkpoint with the figures of all cells; what it says of the training is what `train_config.yaml` tells, and that of the policy `before` it went on from."""
     last = yaml.safe_load((folder / "train_config.yaml").read_text())
@@ -202,7 +213,7 @@ def write_card(folder: Path, cells: list[Cell], *, commit: str, before: Path | N
         + f". At the end of training it was at {reached[folder]:.3f} times the best simple placement on the validation split ({', '.join(config['validation']['presets'])}), "
         "by the samples of the commit that trained it"
         + (f"; the same recipe with other seeds, at {', '.join(f'{reached[seed]:.3f}' for seed in other_seeds)}" if other_seeds else "")
-        + ". No family of the validation or the hold-out split was among its training graphs; "
+        + f". {_taught_of_other_splits(runs)}; "
         "what kinds of samples there are was chosen on the validation split, "
         "but that some lean on the priors, and that devices wait, was found by looking at hold-out graphs, too.",
     )

@@ -1,26 +1,21 @@
 """Fine-tuning, from a configuration to a placement file: `gdp.learn.finetune` with its run folder, tracker and snapshots."""
 
 import dataclasses
-import math
 from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import Any
 
-import numpy as np
 import torch
-from jaxtyping import Int32
 from rich.console import Console
 from rich.table import Table
 
-from gdp.baselines.bounds import lower_bound
-from gdp.baselines.local_search import partitions_to_start_from
-from gdp.baselines.starting_points import starting_points
 from gdp.candidate import Candidate
 from gdp.cli.candidates import ZERO_SHOT, refuse_impossible_memory, refuse_unknown_times, refuse_when_nothing_runs
 from gdp.cli.configured_cluster import configured_cluster
 from gdp.cli.fill import fill
 from gdp.cli.finetune_config import FinetuneSettings, MeasuredConfig, SimulatorConfig
 from gdp.cli.finetune_files import against_all_cores, beside_the_bound, finetune_section, write_checkpoint, write_result
+from gdp.cli.finetune_under_way import FineTuningUnderWay
 from gdp.cli.measured import refuse_other_programs
 from gdp.cli.model import Model, resolve_model
 from gdp.cli.process import stop_signal
@@ -32,23 +27,16 @@ from gdp.cli.table import candidates_table
 from gdp.errors import InputError, printable
 from gdp.hub.checkpoint import check_readable
 from gdp.hub.load import load, resolve
-from gdp.learn.explore import Exploration
 from gdp.learn.finalists import Occasion
 from gdp.learn.finetune import finetune, placers_to_beat, simple_candidates
-from gdp.learn.learner import new_learner
 from gdp.learn.loop import Update
-from gdp.learn.snapshots import restore_snapshot, save_snapshot
-from gdp.learn.task import Task, make_task, relative_reward
-from gdp.measurement import Objective
+from gdp.learn.task import relative_reward
 from gdp.placement import Origin, Placement
 from gdp.policy.placer import PolicyPlacer
 from gdp.policy.policy import Policy
 from gdp.report import Section
 from gdp.runtime.timing import Comparison
 from gdp.tracking.choose import open_tracker, wandb_mode
-
-_REACHED = 1.001
-"""Times the lower bound: what is no slower is taken for the best there is."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
@@ -105,49 +93,17 @@ def run(
         )
         with console.status("timing ops and hand-overs" if isinstance(runtime_config, MeasuredConfig) else "preparing"):
             judges = stack.enter_context(open_judges(runtime_config, model, cluster, objective=objective, folder=folder))
-        task = make_task(
-            settings.workload.name,
-            judges.graph,
-            judges.cluster,
-            runtime=judges.predictor,
-            features=policy.features,
-            max_groups=None if _explores(policy, objective) else settings.finetune.max_groups,
-            objective=objective,
-        )
-        candidates = _candidates(settings, task, judges, policy, origin)
-        refuse_when_nothing_runs(candidates, cluster)
-        simple_s = [candidate.objective_s(objective) for candidate in candidates if candidate.placement.origin.placer != origin.placer]
-        reference_s = min(simple_s) if math.isfinite(min(simple_s)) else min(candidate.objective_s(objective) for candidate in candidates)
-        task = dataclasses.replace(task, runtime=judges.proposed, reference_s=reference_s)
-        parameters = list(policy.parameters()) if settings.finetune.parameters == "all" else policy.conditioning_and_heads()
-        learner = new_learner(policy, parameters=parameters, seed=settings.seed)
-        evaluations = max(1, settings.finetune.evaluations - settings.finetune.zero_shot_samples)
-        bound_s = lower_bound(task.graph, task.cluster, objective=objective).value_s if judges.screened is None else None
-        exploration = None
-        if _explores(policy, objective):
-            exploration = Exploration(
-                learner,
-                task,
-                runtime=judges.predictor,
-                predictor=judges.predictor,
-                evaluations=evaluations,
-                config=settings.learner,
-                start=_start(settings, task, candidates)[:evaluations],
-                enough_s=0.0 if bound_s is None else _REACHED * bound_s,
-            )
-        whole = exploration.num_updates if exploration is not None else max(1, evaluations // settings.learner.samples_per_update)
-        learn_config = dataclasses.replace(settings.learner, updates=min(settings.learner.updates, whole))
+        candidates = _candidates(settings, judges, policy, origin)
+        refuse_when_nothing_runs(candidates, judges.cluster)
+        under_way = FineTuningUnderWay.begin(settings, judges, policy, candidates, origin=origin)
+        learner, task = under_way.learner, under_way.task
         if (folder / SNAPSHOT).exists():
-            extra = restore_snapshot(folder / SNAPSHOT, learner, run=own.name)
-            if judges.screened is not None:
-                judges.screened.restore(extra["screened"])
-            if exploration is not None:
-                exploration.restore(extra["exploration"])
+            under_way.restore(folder / SNAPSHOT, run=own.name)
         tracker = open_tracker(
             settings.tracker, folder, name=settings.workload.name, run_id=run_id(folder), resume_step=learner.update, run_config=config
         )
         stack.callback(tracker.close)
-        advance = stack.enter_context(progress_bar(console, "fine-tuning", total=learn_config.updates))
+        advance = stack.enter_context(progress_bar(console, "fine-tuning", total=under_way.learn_config.updates))
 
         def watch(update: Update) -> None:
             metrics = dict(update.metrics)
@@ -170,20 +126,18 @@ def run(
             return judges.compare(candidate, incumbent, occasion=occasion)
 
         def snapshot() -> None:
-            state = None if judges.screened is None else judges.screened.state()
-            searched = None if exploration is None else exploration.state()
-            save_snapshot(folder / SNAPSHOT, learner, run=own.name, extra={"screened": state, "exploration": searched})
+            under_way.save(folder / SNAPSHOT, run=own.name)
 
         try:
             result = finetune(
                 learner,
                 task,
                 candidates,
-                exploration=exploration,
+                exploration=under_way.exploration,
                 predictor=judges.predictor,
                 compare=None if judges.compare is None else compare,
                 reward=relative_reward(settings.reward),
-                config=learn_config,
+                config=under_way.learn_config,
                 objective=objective,
                 origin=origin,
                 watch=watch,
@@ -194,11 +148,10 @@ def run(
             console.print(f"stopped after update {learner.update}{again}", markup=False)
             return 128 + stop()
         snapshot()
-        if learner.update < learn_config.updates:
-            reached = exploration is not None and exploration.nothing_left
-            why = "nothing can be faster" if reached else f"none of the last {learn_config.patience_updates} updates found a better one"
-            console.print(f"ended after {learner.evaluations} placements: {why}", markup=False)
-        result = beside_the_bound(against_all_cores(result, judges), bound_s, objective=objective)
+        early = under_way.why_it_ended_early()
+        if early is not None:
+            console.print(f"ended after {learner.evaluations} placements: {early}", markup=False)
+        result = beside_the_bound(against_all_cores(result, judges), under_way.bound_s, objective=objective)
     measured = [] if judges.screened is None else judges.screened.measured
     section = finetune_section(title, task, result, measured=measured, objective=objective, dispatch=judges.predictor.dispatch)
     write_result(folder, task, result, objective=objective)
@@ -226,20 +179,7 @@ def _policy(settings: FinetuneSettings) -> tuple[Policy, Origin]:
     return load(str(resolved.folder)), Origin(placer="gdp", policy=resolved.name, revision=resolved.revision, seed=settings.seed)
 
 
-def _explores(policy: Policy, objective: Objective) -> bool:
-    """Whether the policy takes part in a search; else it samples whole placements."""
-    return policy.can_hold and objective == "step_time"
-
-
-def _start(settings: FinetuneSettings, task: Task, candidates: Sequence[Candidate]) -> Int32[np.ndarray, "starts ops"]:
-    """Where the search starts: the points of any local search with this budget, and the policy's first placement."""
-    partitions = partitions_to_start_from(settings.finetune.evaluations)
-    points = starting_points(task.graph, task.cluster, num_partitions=partitions, seed=settings.seed)
-    own = [candidate.placement.device[None] for candidate in candidates if candidate.name == ZERO_SHOT]
-    return np.concatenate([*own, points])
-
-
-def _candidates(settings: FinetuneSettings, task: Task, judges: Judges, policy: Policy, origin: Origin) -> list[Candidate]:
+def _candidates(settings: FinetuneSettings, judges: Judges, policy: Policy, origin: Origin) -> list[Candidate]:
     """One device, the simple placements, and what the policy says before it learns."""
     objective, predictor = settings.reward.objective, judges.predictor
     placers = placers_to_beat(
@@ -256,5 +196,5 @@ def _candidates(settings: FinetuneSettings, task: Task, judges: Judges, policy: 
         revision=origin.revision,
     )
     return simple_candidates(
-        task.graph, task.cluster, placers, predictor=predictor, judge=None if judges.screened is None else judges.judge
+        judges.graph, judges.cluster, placers, predictor=predictor, judge=None if judges.screened is None else judges.judge
     )

@@ -53,3 +53,5 @@ class TrainConfig:
             raise InputError(f"seed is {self.seed}; it must lie between 0 and {MAX_SEED}")
         if self.snapshot_every_updates < 1:
             raise InputError(f"snapshot_every_updates is {self.snapshot_every_updates}; it must be at least 1")
+        if self.num_threads < 1:
+            raise InputError(f"num_threads is {self.num_threads}; it must be at least 1")

@@ -50,15 +50,13 @@ class Learner:
     curve: list[tuple[float, float, float]] = dataclasses.field(default_factory=list)
     """of fine-tuning: evaluations spent, seconds of the best placement that the policy found, mean sampled time over the reference; one entry an update."""
 
-    def offer(self, task: Task, candidate: Incumbent, *, objective: Objective) -> bool:
-        """Makes `candidate` the task's incumbent if it ran and is faster; tells whether it is."""
-        if not _is_better(candidate, self.incumbent.get(task.name), objective):
-            return False
-        self.incumbent[task.name] = candidate
-        self.last_improvement = self.update
-        return True
+    def offer(self, task: Task, candidate: Incumbent, *, objective: Objective) -> None:
+        """Makes `candidate` the task's incumbent if it ran and is faster."""
+        if _is_better(candidate, self.incumbent.get(task.name), objective):
+            self.incumbent[task.name] = candidate
+            self.last_improvement = self.update
 
-    def offer_best(self, task: Task, rollouts: Rollouts, *, objective: Objective) -> bool:
+    def offer_best(self, task: Task, rollouts: Rollouts, *, objective: Objective) -> None:
         """Offers the fastest of the sampled placements that really ran, not only in a prediction."""
         seconds = np.where(rollouts.measurements.num_runs > 0, rollouts.measurements.objective_s(objective), np.inf)
         row = int(seconds.argmin())
@@ -69,7 +67,7 @@ class Learner:
             update=self.update,
         )
         self.offer_own(task, candidate, objective=objective)
-        return self.offer(task, candidate, objective=objective)
+        self.offer(task, candidate, objective=objective)
 
     def offer_own(self, task: Task, candidate: Incumbent, *, objective: Objective) -> None:
         """Makes `candidate`, which the policy placed, the best of its own if it ran and is faster."""

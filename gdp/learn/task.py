@@ -88,11 +88,19 @@ class Rollouts:
 
 
 def make_task(
-    name: str, graph: Graph, cluster: Cluster, *, runtime: Simulator, features: FeatureConfig, max_groups: int | None, objective: Objective
+    name: str,
+    graph: Graph,
+    cluster: Cluster,
+    *,
+    runtime: Simulator,
+    features: FeatureConfig,
+    max_groups: int | None,
+    objective: Objective,
+    reference_s: float | None = None,
 ) -> Task:
-    """Groups and featurises a graph, and times the simple placements that its rewards are relative to.
+    """Groups and featurises a graph. Its rewards are relative to `reference_s`, else to the simple placements, which are timed.
 
-    Raises `NothingRuns` when none of them can run.
+    Raises `NothingRuns` when none of these can run.
     """
     grouping = coarsen(graph, max_groups=max_groups)
     return Task(
@@ -102,11 +110,11 @@ def make_task(
         grouping=grouping,
         tensors=featurize(graph, cluster, grouping, features, dispatch=runtime.dispatch),
         runtime=runtime,
-        reference_s=reference_s(graph, cluster, runtime=runtime, objective=objective),
+        reference_s=simple_reference_s(graph, cluster, runtime=runtime, objective=objective) if reference_s is None else reference_s,
     )
 
 
-def reference_s(graph: Graph, cluster: Cluster, *, runtime: Runtime, objective: Objective) -> float:
+def simple_reference_s(graph: Graph, cluster: Cluster, *, runtime: Runtime, objective: Objective) -> float:
     """Seconds of the best simple placement that can run: everything on one device, a contiguous split, METIS, list scheduling. Where none of them can, of one
     that a short local search finds.
 

@@ -134,6 +134,11 @@ def test_a_name_with_special_characters_arrives_as_it_was_typed(name: str) -> No
     assert resolved(composed("finetune", overrides))["workload"] == {"name": name}
 
 
+def test_training_without_a_thread_for_the_simulator_is_refused() -> None:
+    with pytest.raises(InputError, match="num_threads is 0; it must be at least 1"):
+        _train("num_threads=0")
+
+
 def test_an_empty_policy_or_workload_is_refused() -> None:
     with pytest.raises(InputError, match="init is empty"):
         _finetune("init=")

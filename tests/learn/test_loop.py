@@ -99,7 +99,7 @@ def test_placements_that_cannot_run_get_the_invalid_reward_and_no_incumbent() ->
     assert Simulator().batch(graph, tight, np.zeros((1, 4), np.int32)).status[0] == Status.OUT_OF_MEMORY
 
 
-def test_that_nothing_can_run_is_told() -> None:
+def test_that_nothing_can_run_is_told_unless_there_is_a_time_to_be_relative_to() -> None:
     from gdp.errors import InputError
     from gdp.features.config import FeatureConfig
 
@@ -117,3 +117,7 @@ def test_that_nothing_can_run_is_told() -> None:
     )
     with pytest.raises(InputError, match="no placement of the graph"):
         make_task("t", two_chains(), tiny, runtime=Simulator(), features=FeatureConfig(), max_groups=64, objective="step_time")
+    known = make_task(
+        "t", two_chains(), tiny, runtime=Simulator(), features=FeatureConfig(), max_groups=64, objective="step_time", reference_s=2.0
+    )
+    assert known.reference_s == 2.0
