@@ -111,7 +111,8 @@ class Policy(nn.Module):
         """Placements that give each group the device of the largest logit with the noise added: standard Gumbel noise times a temperature draws at that temperature.
 
         The graph is encoded once, however many placements there are. With less `trust`, down to 0, less of what was learned counts beside the priors; independent
-        decisions have none. Log-probabilities are of the policy so trusted. With more `caution` than 1 devices are left earlier as their memory fills (`gdp.policy.live_memory`), which independent decisions do not see.
+        decisions have none. Log-probabilities are of the policy so trusted. With more `caution` than 1 devices are left earlier as their memory fills (`gdp.policy.live_memory`),
+        which independent decisions do not see.
         """
         encoded = self._encode(x)
         devices: list[Tensor] = []
