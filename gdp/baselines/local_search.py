@@ -4,18 +4,16 @@ Moves, at random: a block of groups to another device, a group or a block to the
 busiest device to another, a stretch of the stage order to one device, two groups swapped. Blocks are the groups of ever coarser
 coarsenings, so that one move can carry a whole branch or layer. With a simulator that predicts, most moves remove what the present placement's step waits for instead
 (`gdp.baselines.critical_moves`); with somebody who can decide a region anew, a part of the moves is left to them (`gdp.baselines.region_moves`); with a judge, the most
-promising of several moves, or regions, is tried (`gdp.baselines.move_judge`), of how many is learned on the way (`gdp.baselines.candidate_counts`). A worse placement is
-accepted with probability `exp(-relative loss / temperature)`; the temperature falls geometrically over the budget.
+promising of several moves, or regions, is tried (`gdp.baselines.move_judge`). A worse placement is accepted with probability `exp(-relative loss / temperature)`; the
+temperature falls geometrically over the budget.
 """
 
-import copy
 import dataclasses
 from collections.abc import Callable, Sequence
 
 import numpy as np
 from jaxtyping import Bool, Int32
 
-from gdp.baselines.candidate_counts import CandidateCounts
 from gdp.baselines.critical_moves import CriticalMoves
 from gdp.baselines.move_judge import MoveJudge
 from gdp.baselines.neighbourhood import Neighbourhood
@@ -40,6 +38,9 @@ _JUDGED_REGIONS = 4
 
 _CRITICAL = 0.7
 """The share of the other moves that remove a wait, where there is a simulator to see them."""
+
+_MOST_CANDIDATES = 64
+"""From which a judge chooses. The logarithm of their number is uniform: a judge prefers small sure gains, and of few candidates even the best may be a large change."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -114,17 +115,6 @@ class SearchState:
     tried_s: tuple[float, ...]
     current: Int32[np.ndarray, " ops"]
     best: Int32[np.ndarray, " ops"]
-    counts: CandidateCounts
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
-class _Move:
-    """A changed placement that is to be tried."""
-
-    device: Int32[np.ndarray, " ops"]
-    by_region: bool = False
-    chosen_of: int | None = None
-    """the range of `gdp.baselines.candidate_counts` that a judge chose it from."""
 
 
 class SearchUnderWay:
@@ -141,7 +131,6 @@ class SearchUnderWay:
             assert self._critical is not None
             self._regions = RegionMoves(self._neighbourhood, self._critical, config.redecide(graph, cluster))
         self._judge = None if config.judge is None else config.judge(graph, cluster)
-        self._counts = CandidateCounts()
         measurements = config.runtime.batch(graph, cluster, start)
         seconds = scores(measurements, cluster, objective=config.objective)
         self.tried_s: list[float] = seconds.tolist()
@@ -158,7 +147,7 @@ class SearchUnderWay:
         temperature = _FIRST_TEMPERATURE * (_LAST_TEMPERATURE / _FIRST_TEMPERATURE) ** min(done, 1.0)
         count = max(1, min(config.batch_size, config.evaluations - len(self.tried_s)))
         moves = [self._propose(generator) for _ in range(count)]
-        proposals = np.stack([move.device for move in moves])
+        proposals = np.stack([device for device, _ in moves])
         measurements = config.runtime.batch(self._graph, self._cluster, proposals)
         seconds = scores(measurements, self._cluster, objective=config.objective)
         tried = Tried(
@@ -166,11 +155,8 @@ class SearchUnderWay:
             measurements=measurements,
             before=self.current,
             measurement_before=self.current_measurement,
-            by_region=np.array([move.by_region for move in moves]),
+            by_region=np.array([by_region for _, by_region in moves]),
         )
-        for move, after_s in zip(moves, seconds.tolist(), strict=True):
-            if move.chosen_of is not None:
-                self._counts.learn(move.chosen_of, before_s=self.current_s, after_s=after_s)
         self.tried_s += seconds.tolist()
         row = int(seconds.argmin())
         chosen, score = proposals[row], float(seconds[row])
@@ -184,7 +170,7 @@ class SearchUnderWay:
 
     def state(self) -> SearchState:
         """Where the search stands."""
-        return SearchState(tried_s=tuple(self.tried_s), current=self.current, best=self.best, counts=copy.deepcopy(self._counts))
+        return SearchState(tried_s=tuple(self.tried_s), current=self.current, best=self.best)
 
     def restore(self, state: SearchState) -> None:
         """Goes on from where `state` says that a search from the same starting points stood; the two placements are evaluated once more, and not counted."""
@@ -193,19 +179,17 @@ class SearchUnderWay:
         self.tried_s = list(state.tried_s)
         self.current, self.current_s, self.current_measurement = state.current, float(seconds[0]), measurements[0]
         self.best, self.best_s = state.best, float(seconds[1])
-        self._counts = copy.deepcopy(state.counts)
         self._see()
 
-    def _propose(self, generator: np.random.Generator) -> _Move:
+    def _propose(self, generator: np.random.Generator) -> tuple[Int32[np.ndarray, " ops"], bool]:
+        """A changed placement, and whether a region of it was decided anew."""
         if self._regions is not None and generator.random() < _REGIONS:
             drawn = [self._regions.propose(self.current, generator) for _ in range(_JUDGED_REGIONS if self._judged else 1)]
             decided = [(device, False) for device in drawn if device is not None]
             if decided:
-                return _Move(device=self._most_promising(decided), by_region=True)
-        if not self._judged:
-            return _Move(device=self._change(generator)[0])
-        count, chosen_of = self._counts.draw(generator)
-        return _Move(device=self._most_promising([self._change(generator) for _ in range(count)]), chosen_of=chosen_of)
+                return self._most_promising(decided), True
+        count = int(np.exp(generator.uniform(0, np.log(_MOST_CANDIDATES + 1)))) if self._judged else 1
+        return self._most_promising([self._change(generator) for _ in range(count)]), False
 
     def _most_promising(self, changes: Sequence[tuple[Int32[np.ndarray, " ops"], bool]]) -> Int32[np.ndarray, " ops"]:
         """Of changed placements, with whether the change removes a wait, the one that the judge chooses; there is only one where there is nobody to judge."""

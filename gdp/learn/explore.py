@@ -16,7 +16,6 @@ import numpy as np
 import torch
 from jaxtyping import Bool, Float64, Int32, Int64
 
-from gdp.baselines.candidate_counts import CandidateCounts
 from gdp.baselines.local_search import LocalSearch, SearchState, Tried
 from gdp.cluster import Cluster
 from gdp.graph import Graph
@@ -144,19 +143,12 @@ class Exploration:
     def state(self) -> dict[str, Any]:
         """Where the search stands, for a snapshot: JSON."""
         state = self._search.state()
-        return {
-            "tried_s": list(state.tried_s),
-            "current": state.current.tolist(),
-            "best": state.best.tolist(),
-            "gained": state.counts.gained.tolist(),
-            "tries": state.counts.tries.tolist(),
-        }
+        return {"tried_s": list(state.tried_s), "current": state.current.tolist(), "best": state.best.tolist()}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Goes on from what `state` said, with a learner that was restored, too."""
         current, best = (np.array(state[name], np.int32) for name in ("current", "best"))
-        counts = CandidateCounts(*(np.array(state[name], np.float64) for name in ("gained", "tries")))
-        self._search.restore(SearchState(tried_s=tuple(map(float, state["tried_s"])), current=current, best=best, counts=counts))
+        self._search.restore(SearchState(tried_s=tuple(map(float, state["tried_s"])), current=current, best=best))
         self._decoder = RegionDecoder(self._learner.policy, self._task.tensors)
 
     def _redecider(self, graph: Graph, cluster: Cluster) -> "Exploration":

@@ -22,7 +22,7 @@ from gdp.learn.advantage import History, Trials
 from gdp.learn.learner import Incumbent, Learner
 from gdp.measurement import measurement_document, measurement_of
 
-_FORMAT = 4
+_FORMAT = 5
 
 
 def save_snapshot(path: Path, learner: Learner, *, run: str, extra: Mapping[str, Any]) -> None:

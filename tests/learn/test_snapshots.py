@@ -124,7 +124,7 @@ def test_what_is_no_snapshot_is_refused(tmp_path: Path, content: bytes) -> None:
         restore_snapshot(path, learner(0), run="one")
 
 
-@pytest.mark.parametrize("content", [[1], {}, {"document": 3}, {"document": "[]"}, {"document": '{"format": 4, "run": "one"}'}])
+@pytest.mark.parametrize("content", [[1], {}, {"document": 3}, {"document": "[]"}, {"document": '{"format": 5, "run": "one"}'}])
 def test_a_snapshot_that_lacks_something_is_refused(tmp_path: Path, content: object) -> None:
     path = tmp_path / "s.pt"
     data = io.BytesIO()
