@@ -75,7 +75,7 @@ class LocalSearch:
     def search(self, graph: Graph, cluster: Cluster, *, own: Int32[np.ndarray, "starts ops"] | None = None) -> SearchResult:
         """The best placement, and the best time after each evaluation. `own` placements are tried after the simple ones that every search starts from."""
         generator = np.random.default_rng(self.seed)
-        simple = starting_points(graph, cluster, num_partitions=partitions_to_start_from(self.evaluations), seed=self.seed)
+        simple = starting_points_of_search(graph, cluster, evaluations=self.evaluations, seed=self.seed)
         start = simple if own is None or cluster.num_devices == 1 else np.concatenate([simple, own])
         search = self.begin(graph, cluster, start[: self.evaluations])
         while len(search.tried_s) < self.evaluations and cluster.num_devices > 1:
@@ -90,9 +90,9 @@ class LocalSearch:
         return SearchUnderWay(self, graph, cluster, start)
 
 
-def partitions_to_start_from(evaluations: int) -> int:
-    """Of METIS, among the starting points of a search with this budget."""
-    return 8 + evaluations // 50
+def starting_points_of_search(graph: Graph, cluster: Cluster, *, evaluations: int, seed: int) -> Int32[np.ndarray, "starts ops"]:
+    """Of one with so many evaluations, which may be fewer than these: the larger the budget, the more METIS partitions."""
+    return starting_points(graph, cluster, num_partitions=8 + evaluations // 50, seed=seed)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)

@@ -9,8 +9,7 @@ import numpy as np
 from jaxtyping import Int32
 
 from gdp.baselines.bounds import lower_bound
-from gdp.baselines.local_search import partitions_to_start_from
-from gdp.baselines.starting_points import starting_points
+from gdp.baselines.local_search import starting_points_of_search
 from gdp.candidate import Candidate
 from gdp.cli.candidates import ZERO_SHOT
 from gdp.cli.finetune_config import FinetuneSettings
@@ -112,7 +111,6 @@ class FineTuningUnderWay:
 
 def _start(settings: FinetuneSettings, task: Task, candidates: Sequence[Candidate]) -> Int32[np.ndarray, "starts ops"]:
     """Where the search starts: the points of any local search with this budget, and the policy's first placement."""
-    partitions = partitions_to_start_from(settings.finetune.evaluations)
-    points = starting_points(task.graph, task.cluster, num_partitions=partitions, seed=settings.seed)
+    points = starting_points_of_search(task.graph, task.cluster, evaluations=settings.finetune.evaluations, seed=settings.seed)
     own = [candidate.placement.device[None] for candidate in candidates if candidate.name == ZERO_SHOT]
     return np.concatenate([*own, points])

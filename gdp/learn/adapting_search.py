@@ -5,9 +5,8 @@ import dataclasses
 
 import numpy as np
 
-from gdp.baselines.local_search import partitions_to_start_from
+from gdp.baselines.local_search import starting_points_of_search
 from gdp.baselines.search_result import SearchResult
-from gdp.baselines.starting_points import starting_points
 from gdp.capture.coarsening import coarsen
 from gdp.cluster import Cluster
 from gdp.features.featurize import featurize
@@ -63,7 +62,7 @@ class AdaptingSearch:
             reference_s=float(op_time_s(graph, cluster).sum(axis=0).min()),
         )
         own = sampled_starts(policy, graph, task.tensors, evaluations=self.evaluations, seed=self.seed)
-        simple = starting_points(graph, cluster, num_partitions=partitions_to_start_from(self.evaluations), seed=self.seed)
+        simple = starting_points_of_search(graph, cluster, evaluations=self.evaluations, seed=self.seed)
         exploration = Exploration(
             learner,
             task,

@@ -12,8 +12,7 @@ import torch
 from jaxtyping import Bool, Float32, Int32
 from torch.nn.functional import binary_cross_entropy_with_logits
 
-from gdp.baselines.local_search import LocalSearch, partitions_to_start_from
-from gdp.baselines.starting_points import starting_points
+from gdp.baselines.local_search import LocalSearch, starting_points_of_search
 from gdp.errors import InputError
 from gdp.features.move_features import MOVE_FEATURES
 from gdp.learn.task import Task
@@ -92,7 +91,7 @@ def judged_moves(task: Task, network: JudgeNetwork | None, *, config: JudgingCon
     search = LocalSearch(
         runtime=task.runtime, evaluations=evaluations, seed=0, predictor=task.runtime, judge=lambda graph, cluster: recorder
     )
-    start = starting_points(task.graph, task.cluster, num_partitions=partitions_to_start_from(evaluations), seed=0)[:evaluations]
+    start = starting_points_of_search(task.graph, task.cluster, evaluations=evaluations, seed=0)[:evaluations]
     under_way = search.begin(task.graph, task.cluster, start)
     since = 0
     while np.isfinite(under_way.best_s) and len(under_way.tried_s) < evaluations and since < _PATIENCE:

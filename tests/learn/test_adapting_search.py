@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from gdp.baselines.local_search import partitions_to_start_from
-from gdp.baselines.starting_points import starting_points
+from gdp.baselines.local_search import starting_points_of_search
 from gdp.cluster import preset
 from gdp.features.config import FeatureConfig
 from gdp.learn.adapting_search import AdaptingSearch
@@ -41,7 +40,7 @@ def test_the_budget_is_spent_to_the_last_and_the_best_is_returned() -> None:
     search = adapting(150)
     before = copy.deepcopy(search.policy.state_dict())
     found = search.search(GRAPH, ON)
-    start = starting_points(GRAPH, ON, num_partitions=partitions_to_start_from(150), seed=1)
+    start = starting_points_of_search(GRAPH, ON, evaluations=150, seed=1)
     own = 150 // 16  # samples
     assert (150 - len(start) - own) % 20, "the last update is shorter than the others"
     assert found.placement.origin.evaluations == len(found.best_so_far_s) == 150

@@ -5,8 +5,7 @@ import pytest
 import torch
 from policy_examples import cluster, layered_graph, policy, tensors
 
-from gdp.baselines.local_search import partitions_to_start_from
-from gdp.baselines.starting_points import starting_points
+from gdp.baselines.local_search import starting_points_of_search
 from gdp.capture.coarsening import coarsen
 from gdp.errors import InputError
 from gdp.features.featurize import featurize
@@ -69,7 +68,7 @@ def test_search_spends_its_budget_and_knows_its_origin():
     assert len(found.best_so_far_s) == found.placement.origin.evaluations == 120
     x = featurize(of, ON, coarsen(of), search.policy.features, dispatch="ready_order")
     own = sampled_starts(search.policy, of, x, evaluations=120, seed=3)
-    simple = starting_points(of, ON, num_partitions=partitions_to_start_from(120), seed=3)
+    simple = starting_points_of_search(of, ON, evaluations=120, seed=3)
     assert len(own) == 120 // 16
     for first in (simple, np.concatenate([simple, own])):
         assert found.best_so_far_s[len(first) - 1] == Simulator().batch(of, ON, first).step_time_s.min()
