@@ -122,6 +122,8 @@ class PPOAlone:
     runtime: Simulator
     evaluations: int
     seed: int
+    max_groups: int
+    """decisions; of a larger graph, groups are merged."""
 
     def search(self, graph: Graph, cluster: Cluster) -> SearchResult:
         """The best placement, and the best time after each evaluation."""
@@ -135,7 +137,7 @@ class PPOAlone:
             seed=self.seed,
             config=dataclasses.replace(config.learner, patience_updates=0),
             reward=config.reward,
-            max_groups=_GROUPS_ALONE,
+            max_groups=self.max_groups,
         )(graph, cluster)
         best_so_far_s = np.full(recorded.evaluations, np.inf)
         for at, best_s in zip(recorded.improved_at, recorded.best_s, strict=True):
@@ -143,16 +145,18 @@ class PPOAlone:
         return SearchResult(placement=placement, best_so_far_s=best_so_far_s)
 
 
-_GROUPS_ALONE = 4096
-"""Decisions of a policy that learns alone: as many as the published ones were taught with."""
+_PRETRAINED_GROUPS, _NEW_GROUPS = 4096, 256
+"""As many as the published ones were taught with; `finetune.py`'s own number, with which a new policy gets further."""
 
 
-def _alone(setting: Setting) -> PPOAlone:
-    return PPOAlone(policy=setting.policy, runtime=setting.runtime, evaluations=setting.evaluations, seed=setting.seed)
+def _alone(setting: Setting, max_groups: int = _PRETRAINED_GROUPS) -> PPOAlone:
+    return PPOAlone(
+        policy=setting.policy, runtime=setting.runtime, evaluations=setting.evaluations, seed=setting.seed, max_groups=max_groups
+    )
 
 
 def _alone_from_scratch(setting: Setting) -> PPOAlone:
-    return _alone(dataclasses.replace(setting, policy=_new_policy(setting)))
+    return _alone(dataclasses.replace(setting, policy=_new_policy(setting)), _NEW_GROUPS)
 
 
 Search = LocalSearch | PolicySearch | AdaptingSearch | PPOAlone | None

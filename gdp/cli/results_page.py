@@ -12,6 +12,7 @@ from gdp.compare.results import Results, policy_revisions
 from gdp.compare.separation import SEPARATES, Separation, separation
 from gdp.compare.standings import EXPERT, SAME, SINGLE_DEVICE, CellKey, Standing, Standings, means_by
 from gdp.report.budget_curves import BudgetCurve, Level, Panel, budget_chart, budget_grid
+from gdp.workloads.catalog import CATALOG
 
 _LEVELS = (SINGLE_DEVICE, EXPERT, "metis", "heft", "list-scheduling")
 """The placers that stand in the chart as lines."""
@@ -80,8 +81,14 @@ def _lines(results: Results, standings: Standings, drawings: Sequence[str], seed
         lines += [f"![best so far, mean over cells]({drawings[0]})", ""]
     if SINGLE_DEVICE in standings.placers:
         lines += _separations([separation(standings, cell, searches=SEARCHES) for cell in standings.timed if cell in standings.facts])
-    for title, part in (("workload", 0), ("cluster", 1)):
-        groups = means_by(standings, {cell: cell[part] for cell in standings.cells}, standings.placers)
+    split = {entry.name: entry.split for entry in CATALOG}
+    groupings = {
+        "workload": {cell: cell[0] for cell in standings.cells},
+        "cluster": {cell: cell[1] for cell in standings.cells},
+        "split": {cell: split.get(cell[0], "not of the catalog") for cell in standings.cells},
+    }
+    for title, group_of in groupings.items():
+        groups = means_by(standings, group_of, standings.placers)
         if len(groups) > 1:
             lines += [
                 f"## By {title}",

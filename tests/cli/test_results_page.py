@@ -36,6 +36,26 @@ def test_a_name_is_no_markup(tmp_path: Path) -> None:
         assert "<script" not in drawing.read_text()
 
 
+def test_means_stand_apart_for_what_policies_were_taught_on(tmp_path: Path) -> None:
+    cells = [("vgg-16-training", "p100x2"), ("inception-v3-training", "p100x2"), ("gnmt-2-training", "p100x2"), ("mine.py:f", "p100x2")]
+    seconds = {"heft": (3.0, 1.0, 1.0, 1.0), "m-etf": (1.0, 2.0, 8.0, 1.0)}
+    rows = [
+        _row(*cell, placer).model_copy(update={"seconds": time, "improved_at": [], "best_s": []})
+        for placer, times in seconds.items()
+        for cell, time in zip(cells, times, strict=True)
+    ]
+    settings = Settings(policy="none", samples=1, budget=1, objective="step_time", dispatch=None)
+    results = Results(settings=settings, environment={}, cells=[_cell(*cell) for cell in cells], rows=rows)
+    page = tmp_path / "page.md"
+    write_page(page, results, Standings(results, cells, list(seconds), seeds=1), seeds=1)
+    part = page.read_text().partition("## By split")[2]
+    assert (
+        "| pretraining | 3.000 | **1.000** |" in part
+        and "| hold-out | **1.000** | 4.000 |" in part
+        and "| not of the catalog | **1.000**" in part
+    )
+
+
 def test_steps_and_bounds_of_no_time_have_no_ratio(tmp_path: Path) -> None:
     settings = Settings(policy="none", samples=1, budget=1, objective="step_time", dispatch=None)
     nothing = _row("a", "p100x2", "single-device").model_copy(update={"seconds": 0.0})
