@@ -155,6 +155,15 @@ def _taught_of_other_splits(runs: Sequence[dict[str, Any]]) -> str:
     return f"Of the validation and the hold-out split the families {', '.join(seen)} were among its training graphs"
 
 
+def _judge_taught_on(run: dict[str, Any]) -> str:
+    if not run["policy"].get("judge_width"):
+        return ""
+    return (
+        f"; its judge on random graphs of at most {run['judging']['max_ops']} ops, programs of blocked matrices among them, which DOPPLER's sharded graphs (hold-out) are like, "
+        f"and on clusters of up to {run['workload']['random_cluster']['max_devices']} devices"
+    )
+
+
 def write_card(folder: Path, cells: list[Cell], *, commit: str, before: Path | None, other_seeds: list[Path]) -> None:
     """The card of a checkpoint with the figures of all cells; what it says of the training is what `train_config.yaml` tells, and that of the policy `before` it went on from."""
     last = yaml.safe_load((folder / "train_config.yaml").read_text())
@@ -202,7 +211,7 @@ def write_card(folder: Path, cells: list[Cell], *, commit: str, before: Path | N
         results=results,
         limits=f"Trained on random graphs of at most {config['workload']['max_ops']} ops and on the catalog's, in at most {config['workload']['max_groups']} groups, "
         f"on clusters of 2 to {config['workload']['random_cluster']['max_devices']} devices "
-        f"({', '.join(config['workload']['presets'])} among them), on step time alone, in simulation alone. "
+        f"({', '.join(config['workload']['presets'])} among them){_judge_taught_on(last)}, on step time alone, in simulation alone. "
         "The validation split chose the best moment of the training, so its rows are selected on. "
         f"More than 5 % slower than the best simple placement in {len(lost)} of {len(cells)} cells{f' ({where_lost})' if lost else ''}: "
         "keep the simple placements beside it, as `gdp place` does, or let it search: "
@@ -215,7 +224,8 @@ def write_card(folder: Path, cells: list[Cell], *, commit: str, before: Path | N
         + (f"; the same recipe with other seeds, at {', '.join(f'{reached[seed]:.3f}' for seed in other_seeds)}" if other_seeds else "")
         + f". {_taught_of_other_splits(runs)}; "
         "what kinds of samples there are was chosen on the validation split, "
-        "but that some lean on the priors, and that devices wait, was found by looking at hold-out graphs, too.",
+        "but that some lean on the priors, that devices wait, and settings of the search were found by looking at hold-out graphs, too (docs/experiments.md, its beginning). "
+        "One training seed; the weights are reproduced by the commits above, today's code teaches others.",
     )
     save_checkpoint(
         folder,
