@@ -11,6 +11,7 @@ import torch
 from rich.console import Console
 
 from gdp.cli.configured_cluster import configured_cluster
+from gdp.cli.kept_work import claim_kept_work
 from gdp.cli.pretraining_card import card_of
 from gdp.cli.pretraining_judge import teach_judge
 from gdp.cli.pretraining_targets import open_targets, search_targets
@@ -65,6 +66,7 @@ def pretrain(settings: TrainConfig, config: dict[str, Any], typed: Sequence[str]
     targets = open_targets(settings, cluster)
     own = identity(config, program=None, cluster=None if cluster is None else cluster.sha256, policy=origin)
     with stop_signal() as stop, run_folder(folder, config, own, cluster=cluster, resume=settings.resume):
+        claim_kept_work(settings, cluster=own.cluster, init=origin)
         before = None if known is None else load(str(known.folder))
         session = _Session.open(settings, config, own, typed, before=before, source=source, targets=targets, validation=validation)
         console.print(

@@ -137,9 +137,9 @@ def _scale(panel: Panel, height: float) -> Callable[[float], float]:
 def _round_values(bottom: float, top: float) -> list[float]:
     """A few round values inside the range."""
     for step in (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0):
-        values = [round(step * i, 2) for i in range(math.ceil(bottom / step), int(top / step) + 1)]
-        if len(values) <= 6:
-            return values
+        first, last = math.ceil(bottom / step), int(top / step)
+        if last - first < 6:
+            return [round(step * i, 2) for i in range(first, last + 1)]
     return [round(bottom, 1), round(top, 1)]
 
 

@@ -24,7 +24,7 @@ def learning_chart(section: Section) -> Markup:
     samples = np.concatenate([curve.mean_sampled_s[np.isfinite(curve.mean_sampled_s)] for curve in section.curves])
     if len(samples):
         high = max(high, min(float(np.quantile(samples, 0.9)), 2 * high))
-    margin = 0.08 * (high - low) or 0.1 * high
+    margin = 0.08 * (high - low) or 0.1 * high or 1.0  # a step of no time has an axis, too
     bottom, top = max(0.0, low - margin), high + margin
     last = max(int(curve.evaluations[-1]) for curve in section.curves if len(curve.evaluations))
 

@@ -50,3 +50,8 @@ def test_a_grid_has_every_panel_even_one_without_a_value() -> None:
     drawing = budget_grid([panel(curve("x", 2.0, 1.5, 1.0)), panel(curve("x", np.inf, np.inf, np.inf)), panel()], EVALUATIONS, columns=2)
     assert len([path for path in strokes(drawing) if path]) == 1
     assert drawing.count("a &lt;b&gt; &amp; c") == 3
+
+
+def test_values_that_no_comparison_has_are_drawn_with_few_lines() -> None:
+    drawing = budget_chart(panel(curve("search", 3e12, 2e12, 1e12)), EVALUATIONS)
+    assert drawing.count("<line") == 2, "a hundred lines to every unit would be more than there is memory for"

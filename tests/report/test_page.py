@@ -14,6 +14,7 @@ from gdp.graph import Graph
 from gdp.measurement import Status
 from gdp.placement import Origin, Placement
 from gdp.report import ReportData, Section, write_report
+from gdp.report.curve import learning_chart
 from gdp.report.page import page
 from gdp.report.scatter import pairs, rank_correlation
 from gdp.report.verdict import speedup
@@ -159,3 +160,10 @@ def test_rank_correlation_is_spearmans(data: ReportData) -> None:
 def test_a_section_names_candidates_that_it_has(data: ReportData) -> None:
     with pytest.raises(InputError, match="the best of the report section"):
         dataclasses.replace(data.sections[0], best="nobody")
+
+
+def test_a_search_whose_steps_take_no_time_has_a_chart(data: ReportData) -> None:
+    section = next(section for section in data.sections if section.curves)
+    still = tuple(dataclasses.replace(curve, best_s=0 * curve.best_s, mean_sampled_s=0 * curve.mean_sampled_s) for curve in section.curves)
+    levels = tuple(dataclasses.replace(level, seconds=0.0) for level in section.levels)
+    assert "nan" not in str(learning_chart(dataclasses.replace(section, curves=still, levels=levels)))
