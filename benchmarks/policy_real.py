@@ -1,6 +1,7 @@
 """Fine-tuning with measured step times on this machine's first two cores: what it found against the best placement that needs no learning, and what it spent.
 
-    python benchmarks/policy_real.py [--models two_u_nets lstm_training keras_two_towers_training] [--evaluations 400] [--seeds 1] [--out benchmarks/results/policy_real.json]
+    python benchmarks/policy_real.py [--models two_u_nets lstm_training keras_two_towers_training keras_branching_convolutions]
+        [--evaluations 400] [--seeds 1] [--out benchmarks/results/policy_real.json]
 
 Every model goes through `finetune.py`, as a user's would: simple placements, METIS, list scheduling and local search in the simulator with measured op times are candidates and
 are measured, too; the finalists are timed in turn, step by step, with the best single core and with the best simple placement (docs/real-timing.md). *Measured* counts the

@@ -34,11 +34,23 @@ class Question:
     seed: int
     settings: Settings
 
+    @property
+    def cell(self) -> tuple[str, str]:
+        return self.workload, self.cluster
+
     def __str__(self) -> str:
         return f"{self.workload} on {self.cluster}: {self.placer or 'bounds'}"
 
 
-def answers(questions: Sequence[Question], clusters: Mapping[str, Cluster], *, workers: int) -> Iterator[tuple[Question, Cell | Row]]:
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Answer:
+    """What was found, and for which graph: a workload's name may stand for another one by now."""
+
+    found: Cell | Row
+    graph_sha256: str
+
+
+def answers(questions: Sequence[Question], clusters: Mapping[str, Cluster], *, workers: int) -> Iterator[tuple[Question, Answer]]:
     """Each question with its answer, in the order in which they are found. `clusters` has those that are named.
 
     With several workers they are processes, each with its share of the cores, and all of them end with the generator.
@@ -63,9 +75,10 @@ def answers(questions: Sequence[Question], clusters: Mapping[str, Cluster], *, w
             child.terminate()
 
 
-def _answer(question: Question, cluster: Cluster) -> Cell | Row:
+def _answer(question: Question, cluster: Cluster) -> Answer:
     model = _model(question.workload)
-    return _cell(question, model, cluster) if question.placer is None else _row(question, question.placer, model, cluster)
+    found = _cell(question, model, cluster) if question.placer is None else _row(question, question.placer, model, cluster)
+    return Answer(found=found, graph_sha256=model.graph.sha256)
 
 
 def _cell(question: Question, model: Model, cluster: Cluster) -> Cell:
@@ -85,6 +98,8 @@ def _cell(question: Question, model: Model, cluster: Cluster) -> Cell:
     return Cell(
         workload=question.workload,
         cluster=question.cluster,
+        graph_sha256=model.graph.sha256,
+        cluster_sha256=cluster.sha256,
         num_ops=model.graph.num_ops,
         bound_s=bound.value_s if np.isfinite(bound.value_s) else None,
         bound=bound.bound,
@@ -185,5 +200,5 @@ def _start_worker(clusters: dict[str, Cluster], workers: int, parent: int) -> No
     threading.Thread(target=watch, daemon=True).start()
 
 
-def _answer_in_worker(question: Question) -> Cell | Row:
+def _answer_in_worker(question: Question) -> Answer:
     return _answer(question, _clusters_of_worker[question.cluster])

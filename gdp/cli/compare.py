@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from gdp.bounded_file import is_absent
-from gdp.cli.placers import SEEDED, chosen
+from gdp.cli.placers import POLICY, SEEDED, chosen
 from gdp.cli.table import milliseconds
 from gdp.compare.results import Results, Settings, policy_revisions, read_results, write_results
 from gdp.compare.standings import CellKey, Standings
@@ -54,8 +54,12 @@ def compare(
         kept = read_results(out)
         if kept.settings != settings:
             raise InputError(f"--out names {out}, which holds a comparison of other settings; name another file")
-        results = kept
+        known = {cell.key for cell in kept.cells}
+        results = kept.model_copy(
+            update={"rows": [row for row in kept.rows if row.cell in known]}
+        )  # of what graph the others are nobody knows
         _refuse_other_revision(results, out)
+        _refuse_changed_files(results, cells, out)
     _find_out(results, cells, names, seeds=seeds, out=out, workers=workers or len(os.sched_getaffinity(0)))
     standings = Standings(results, cells, names, seeds=seeds)
     console = Console()
@@ -74,11 +78,35 @@ def _refuse_other_revision(results: Results, out: Path) -> None:
     """Rows of other weights under the same name are not compared with new ones."""
     from gdp.hub.load import resolve
 
-    kept = policy_revisions(results.rows)
-    if kept and kept != [now := resolve(results.settings.policy).revision]:
+    kept, policy = policy_revisions(results.rows), results.settings.policy
+    if kept and kept != [now := resolve(policy).revision]:
         raise InputError(
-            f"--out names {out}, which holds rows of {results.settings.policy} at revision {', '.join(one[:12] for one in kept)}; it is at {now[:12]} now; name another file"
+            f"--out names {out}, which holds rows of {policy} at revision {', '.join(one[:12] for one in kept)}; it is at {now[:12]} now; name another file"
         )
+    if any(row.placer in POLICY and row.status != "unknown" and row.revision is None for row in results.rows):
+        raise InputError(f"--out names {out}, which holds rows of {policy} that do not say which revision it was; name another file")
+
+
+def _refuse_changed_files(results: Results, cells: Sequence[CellKey], out: Path) -> None:
+    """Rows of another graph or cluster under the same name are not compared with new ones. The catalog's graphs, which no file changes, are looked at where one is asked for."""
+    from gdp.cli.machine import resolve_cluster
+    from gdp.cli.model import resolve_model
+    from gdp.workloads.catalog import CATALOG
+
+    asked = set(cells)
+    kept = [cell for cell in results.cells if cell.key in asked]
+    own = {entry.name for entry in CATALOG}
+    clusters = {name: resolve_cluster(name).sha256 for name in {cell.cluster for cell in kept}}
+    graphs = {name: resolve_model(name).graph.sha256 for name in {cell.workload for cell in kept} - own}
+    for cell in kept:
+        if cell.cluster_sha256 != clusters[cell.cluster]:
+            raise _other(out, cell.cluster)
+        if cell.graph_sha256 != graphs.get(cell.workload, cell.graph_sha256):
+            raise _other(out, cell.workload)
+
+
+def _other(out: Path, name: str) -> InputError:
+    return InputError(f"--out names {out}, which holds rows of {name} as it was before it changed; name another file")
 
 
 def _workloads(text: str) -> list[str]:
@@ -108,23 +136,30 @@ def _find_out(results: Results, cells: Sequence[CellKey], names: Sequence[str], 
     from gdp.cli.report_data import environment
     from gdp.compare.results import Cell, continued_environment
 
-    known = {cell.key for cell in results.cells}
+    known = {cell.key: cell for cell in results.cells}
     done = {row.key for row in results.rows}
-    missing = []
+    wanted: list[tuple[CellKey, str | None, int]] = [(cell, None, 0) for cell in cells if cell not in known]
     for cell in cells:
-        wanted: list[tuple[str | None, int]] = [] if cell in known else [(None, 0)]
-        wanted += [(name, seed) for name in names for seed in range(seeds if name in SEEDED else 1) if (*cell, name, seed) not in done]
-        missing += [Question(workload=cell[0], cluster=cell[1], placer=name, seed=seed, settings=results.settings) for name, seed in wanted]
+        wanted += [
+            (cell, name, seed) for name in names for seed in range(seeds if name in SEEDED else 1) if (*cell, name, seed) not in done
+        ]
+    missing = [
+        Question(workload=workload, cluster=cluster, placer=name, seed=seed, settings=results.settings)
+        for (workload, cluster), name, seed in wanted
+    ]
     if not missing:
         return
     results.environment = continued_environment(environment(), results.environment)
     machines = {name: resolve_cluster(name) for name in dict.fromkeys(question.cluster for question in missing)}
     with progress_bar(Console(stderr=True), "compare", total=len(missing)) as advance:
         for number, (question, answer) in enumerate(answers(missing, machines, workers=min(workers, len(missing))), start=1):
-            if isinstance(answer, Cell):
-                results.cells.append(answer)
+            if question.cell in known and known[question.cell].graph_sha256 != answer.graph_sha256:
+                assert out is not None
+                raise _other(out, question.workload)
+            if isinstance(answer.found, Cell):
+                results.cells.append(answer.found)
             else:
-                results.rows.append(answer)
+                results.rows.append(answer.found)
             if out is not None:
                 write_results(out, results)
             advance(number, str(question))

@@ -8,8 +8,11 @@ from gdp.errors import InputError
 from gdp.features.config import FeatureConfig
 from gdp.learn.config import MAX_SEED, LearnConfig, RewardConfig
 from gdp.learn.finetune import FinetuneConfig
+from gdp.learn.limits import MAX_SAMPLES, MAX_THREADS, check_counts
 from gdp.policy.config import PolicyConfig
 from gdp.tracking.choose import TrackerConfig
+
+MAX_WAIT_S = 7 * 86400.0
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -28,6 +31,9 @@ class SimulatorConfig:
     dispatch: Literal["ready_order", "program_order"] | None
     """see `gdp.runtime.simulator`; `None` for that of the program's framework, as in `gdp place`."""
     num_threads: int
+
+    def __post_init__(self) -> None:
+        check_counts("runtime", (("num_threads", self.num_threads, 1, MAX_THREADS),))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -49,9 +55,13 @@ class MeasuredConfig:
     """every piece of a PyTorch program through `torch.compile`: seconds to minutes for each placement before it is timed."""
 
     def __post_init__(self) -> None:
-        for name in ("measured_per_update", "max_time_s", "timeout_s", "num_threads"):
-            if not getattr(self, name) > 0:
-                raise InputError(f"runtime.{name} is {getattr(self, name)}; it must be positive")
+        check_counts(
+            "runtime",
+            (("measured_per_update", self.measured_per_update, 1, MAX_SAMPLES), ("num_threads", self.num_threads, 1, MAX_THREADS)),
+        )
+        for name, seconds in (("max_time_s", self.max_time_s), ("timeout_s", self.timeout_s)):
+            if not 0 < seconds <= MAX_WAIT_S:
+                raise InputError(f"runtime.{name} is {seconds}; it must be above 0 and at most {MAX_WAIT_S:g} (a week)")
         if self.compiled and self.kind != "pytorch":
             raise InputError(f"runtime.compiled is for PyTorch programs, but runtime.kind is {self.kind!r}; leave it out")
 

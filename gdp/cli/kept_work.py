@@ -36,15 +36,17 @@ def _claim(folder: Path, own: dict[str, Any]) -> None:
     own = json.loads(json.dumps(own))
     path = folder / MADE_WITH
     if is_absent(path):
-        folder.mkdir(parents=True, exist_ok=True)
         write_text(path, json.dumps(own, indent=1) + "\n")
         return
+    data = read_bounded(path, what="the file", advice="delete the folder it is in", max_bytes=_MAX_FILE_BYTES)
     try:
-        kept = parse_json(read_bounded(path, what="the file", advice="delete the folder it is in", max_bytes=_MAX_FILE_BYTES))
+        kept = parse_json(data)
     except ValueError as error:
         raise InputError(f"{path} is not JSON: {error}; name another run_dir, or delete {folder}") from error
     if kept != own:
-        other = sorted(name for name in own if not isinstance(kept, dict) or kept.get(name) != own[name])
+        if not isinstance(kept, dict):
+            raise InputError(f"{path} must hold a JSON object; name another run_dir, or delete {folder}")
+        other = sorted(name for name in own if kept.get(name) != own[name])
         raise InputError(
             f"{folder} holds what a run with another {other[0] if other else 'configuration'} made; name another run_dir, or delete {folder} "
             f"({MADE_WITH} alone to use it all the same)"

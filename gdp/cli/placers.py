@@ -261,5 +261,8 @@ SEARCHES = (
 )
 """Those that spend the budget of evaluations."""
 
+POLICY = ("zero-shot", "policy-search", "fine-tuned")
+"""Those that `--policy` names."""
+
 SEEDED = ("random", "metis", "metis-by-bytes", *SEARCHES)
 """Those that draw: asked once per seed."""

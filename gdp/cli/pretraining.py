@@ -2,8 +2,9 @@
 
 import dataclasses
 import math
+import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,7 @@ from gdp.cli.run_folder import (
 from gdp.cli.train_config import TrainConfig
 from gdp.cluster import Cluster
 from gdp.errors import InputError
-from gdp.hub.checkpoint import check_readable, read_config, save_checkpoint
+from gdp.hub.checkpoint import CONFIG, check_readable, read_config, save_checkpoint
 from gdp.hub.load import load, resolve
 from gdp.learn.imitation import imitate
 from gdp.learn.learner import Learner, new_learner
@@ -133,7 +134,7 @@ class _Session:
         learner = new_learner(policy, parameters=list(policy.parameters()), seed=settings.seed)
         folder, best_score = settings.run_dir, _NO_SCORE
         if (folder / SNAPSHOT).exists():
-            best_score = float(restore_snapshot(folder / SNAPSHOT, learner, run=own.name)["best_score"])
+            best_score = _best_score(restore_snapshot(folder / SNAPSHOT, learner, run=own.name), folder)
         tracker = open_tracker(
             settings.tracker,
             folder,
@@ -270,6 +271,14 @@ def _first_policy(settings: TrainConfig, before: Policy | None) -> Policy:
         known = {name: value for name, value in before.state_dict().items() if name in policy.state_dict()}
         policy.load_state_dict(policy.state_dict() | known)
     return policy
+
+
+def _best_score(kept: Mapping[str, Any], folder: Path) -> float:
+    """Of the run so far, out of its snapshot; where its checkpoint is gone, the run has none any more, and the next that is validated takes its place."""
+    score = kept.get("best_score")
+    if not isinstance(score, float) or not score > 0:
+        raise InputError(f"the snapshot {folder / SNAPSHOT} has no best score; delete the run folder and start anew")
+    return score if os.path.isfile(folder / CHECKPOINT / CONFIG) else _NO_SCORE
 
 
 def _no_wandb(settings: TrainConfig) -> str:

@@ -8,15 +8,16 @@ from pathlib import Path
 import numpy as np
 import torch
 from rich.console import Console
-from safetensors.torch import load_file, save
 
-from gdp.atomic_file import replacing
+from gdp.array_file import read_arrays, write_arrays
 from gdp.cli.pretraining_tasks import pretraining_source
 from gdp.cli.progress import progress_bar
 from gdp.cli.run_folder import JUDGE
 from gdp.cli.search_processes import search_in_processes
 from gdp.cli.train_config import TrainConfig
 from gdp.cluster import Cluster
+from gdp.errors import InputError
+from gdp.features.move_features import MOVE_FEATURES
 from gdp.learn.judging import JudgedMoves, judged_moves, teach
 from gdp.learn.sources import PretrainingTasks
 from gdp.policy.judge import JudgeNetwork
@@ -43,7 +44,7 @@ def teach_judge(
                 return None
             figures = _teach(settings, network, number, console=console)
             _write(path, network)
-        network.load_state_dict(load_file(path))
+        _load(path, network)
     return figures
 
 
@@ -55,7 +56,7 @@ def taught_judge(settings: TrainConfig) -> JudgeNetwork | None:
 
 def _network(settings: TrainConfig, weights: Path) -> JudgeNetwork:
     network = JudgeNetwork(settings.policy.judge_width, generator=torch.Generator())
-    network.load_state_dict(load_file(weights))
+    _load(weights, network)
     return network
 
 
@@ -128,24 +129,30 @@ def _search_task(number: int) -> None:
     if task is not None and task.cluster.num_devices > 1:
         generator = np.random.default_rng((_own.settings.seed, 2, number))
         moves = judged_moves(task, _own.network, config=_own.settings.judging, generator=generator)
-    path = _moves(_own.settings, number)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with replacing(path) as temporary, open(temporary, "wb") as file:
-        np.savez_compressed(file, inputs=moves.inputs.astype(np.float16), gain=moves.gain)
+    write_arrays(_moves(_own.settings, number), {"inputs": moves.inputs.astype(np.float16), "gain": moves.gain})
 
 
 def _read(path: Path) -> JudgedMoves:
-    with np.load(path, allow_pickle=False) as arrays:
-        return JudgedMoves(inputs=arrays["inputs"].astype(np.float32), gain=arrays["gain"])
+    arrays = read_arrays(path, {"inputs": (np.float16, (None, 2 * len(MOVE_FEATURES))), "gain": (np.float32, (None,))})
+    if len(arrays["inputs"]) != len(arrays["gain"]):
+        raise InputError(f"{path} has {len(arrays['inputs'])} moves and {len(arrays['gain'])} gains; delete the file, and it is made anew")
+    if (np.abs(arrays["gain"]) > 1).any():
+        raise InputError(f"{path} has a gain that is not between -1 and 1; delete the file, and it is made anew")
+    return JudgedMoves(inputs=arrays["inputs"].astype(np.float32), gain=arrays["gain"])
 
 
 def _write(path: Path, network: JudgeNetwork) -> None:
-    with replacing(path) as temporary:
-        temporary.write_bytes(save({name: value.detach().contiguous() for name, value in network.state_dict().items()}))
+    write_arrays(path, {name: value.detach().cpu().numpy() for name, value in network.state_dict().items()})
+
+
+def _load(path: Path, network: JudgeNetwork) -> None:
+    """Gives `network` the weights in the file."""
+    arrays = read_arrays(path, {name: (np.float32, tuple(value.shape)) for name, value in network.state_dict().items()})
+    network.load_state_dict({name: torch.from_numpy(array) for name, array in arrays.items()})
 
 
 def _moves(settings: TrainConfig, task: int) -> Path:
-    return settings.run_dir / JUDGE / f"{task}.npz"
+    return settings.run_dir / JUDGE / f"{task}.safetensors"
 
 
 def _weights(settings: TrainConfig, number: int) -> Path:

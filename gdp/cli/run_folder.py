@@ -21,10 +21,12 @@ from typing import Any, Literal
 import yaml
 
 import gdp
-from gdp.atomic_file import write_text
+from gdp.atomic_file import write_text, writing
+from gdp.bounded_file import is_absent, read_bounded
 from gdp.cluster import Cluster, write_cluster
 from gdp.errors import InputError
 from gdp.learn.snapshots import lock_folder
+from gdp.plain_json import parse_json
 
 SNAPSHOT = "snapshot.pt"
 CLUSTER = "cluster.yaml"
@@ -36,6 +38,7 @@ JUDGE = "judge"
 _RUN_ID, _IDENTITY, _CONFIG = "run_id", "identity.json", "config.yaml"
 _STARTED = (_IDENTITY, CLUSTER, "profile.json", "journal.jsonl", "comparisons.json", METRICS)
 """What a run keeps from its start on."""
+_MAX_IDENTITY_BYTES = 2**16
 _FREE = (("run_dir",), ("resume",), ("tracker",), ("snapshot_every_updates",), ("num_threads",), ("runtime", "num_threads"))
 """Keys that may change between the parts of a run that was stopped: they do not touch what an update does."""
 
@@ -110,8 +113,7 @@ def run_folder(
             assert kept is not None
             _refuse_changes(folder, kept, own)
         elif kept != own:
-            for name in _STARTED:
-                (folder / name).unlink(missing_ok=True)
+            _remove(folder, _STARTED)
         try:
             run_id(folder)
             if cluster is not None and not (folder / CLUSTER).exists():
@@ -121,8 +123,7 @@ def run_folder(
             yield
         except InputError:
             if kept != own and not (folder / METRICS).exists() and not (folder / SNAPSHOT).exists():
-                for name in (*_STARTED, _CONFIG, _RUN_ID):
-                    (folder / name).unlink(missing_ok=True)
+                _remove(folder, (*_STARTED, _CONFIG, _RUN_ID))
                 if not was_there and [path.name for path in folder.iterdir()] == [".lock"]:
                     (folder / ".lock").unlink()
                     folder.rmdir()
@@ -175,13 +176,22 @@ def _configuration(config: dict[str, Any]) -> str:
 
 def _is_ours(folder: Path) -> bool:
     path = folder / _RUN_ID
-    return path.is_file() and re.fullmatch(rb"[0-9a-f]{12}\s*", path.read_bytes()[:100]) is not None
+    if is_absent(path) or not path.is_file():
+        return False
+    return re.fullmatch(rb"[0-9a-f]{12}\s?", read_bounded(path, what="the file", advice="move it away", max_bytes=100)) is not None
+
+
+def _remove(folder: Path, names: Sequence[str]) -> None:
+    for name in names:
+        with writing(folder / name):
+            (folder / name).unlink(missing_ok=True)
 
 
 def _stored(folder: Path) -> Identity | None:
+    path = folder / _IDENTITY
     try:
-        return Identity(**json.loads((folder / _IDENTITY).read_bytes()))
-    except (OSError, ValueError, TypeError, RecursionError):
+        return Identity(**parse_json(read_bounded(path, what="the file", advice="move it away", max_bytes=_MAX_IDENTITY_BYTES)))
+    except (ValueError, TypeError):
         return None
 
 

@@ -10,6 +10,7 @@ from gdp.hub.card import check_name
 from gdp.learn.config import MAX_SEED, LearnConfig, RewardConfig
 from gdp.learn.imitation import ImitationConfig
 from gdp.learn.judging import JudgingConfig
+from gdp.learn.limits import MAX_THREADS
 from gdp.learn.sources import PretrainingConfig
 from gdp.learn.validation import ValidationConfig
 from gdp.policy.config import PolicyConfig
@@ -53,5 +54,5 @@ class TrainConfig:
             raise InputError(f"seed is {self.seed}; it must lie between 0 and {MAX_SEED}")
         if self.snapshot_every_updates < 1:
             raise InputError(f"snapshot_every_updates is {self.snapshot_every_updates}; it must be at least 1")
-        if self.num_threads < 1:
-            raise InputError(f"num_threads is {self.num_threads}; it must be at least 1")
+        if not 1 <= self.num_threads <= MAX_THREADS:
+            raise InputError(f"num_threads is {self.num_threads}; it must be between 1 and {MAX_THREADS}")

@@ -19,8 +19,11 @@ from gdp.plain_json import parse_json
 from gdp.runtime.verdict import Dispatch
 
 MAX_FILE_BYTES = 2**27
+_ROUNDING = 1e-6
+"""Relative, by which a bound out of a linear program may be off."""
 
 Name = Annotated[str, Field(min_length=1, max_length=4096)]
+Digest = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 Count = Annotated[int, Field(ge=0, le=2**53)]
 Seconds = Annotated[float, Field(ge=0, le=1e30)]
 
@@ -47,6 +50,9 @@ class Cell(_Record):
 
     workload: Name
     cluster: Name
+    graph_sha256: Digest
+    cluster_sha256: Digest
+    """names stay where a file changes; these do not."""
     num_ops: Count
     bound_s: Seconds | None
     """the best lower bound; `None` when it proves that nothing can run."""
@@ -89,7 +95,7 @@ class Row(_Record):
     best_s: list[Seconds]
     """the objective of each of these."""
     revision: Name | None = None
-    """of the policy, as placements have it; `None` where the placer has none, and in files of before it was kept."""
+    """of the policy, as placements have it; `None` where the placer has none."""
 
     @model_validator(mode="after")
     def _one_curve(self) -> "Row":
@@ -100,9 +106,15 @@ class Row(_Record):
         earlier = zip([0, *self.improved_at], [float("inf"), *self.best_s], self.improved_at, self.best_s, strict=False)
         if not all(at < later and best_s > better_s for at, best_s, later, better_s in earlier):
             raise ValueError("improved_at must count up from 1 and best_s go down with every improvement")
+        if self.improved_at and self.improved_at[-1] > self.evaluations:
+            raise ValueError(f"improved_at tells of evaluation {self.improved_at[-1]}, but there were {self.evaluations}")
         if (self.status == "ok") != (self.seconds is not None):
             raise ValueError(f"the status is {self.status} and seconds {self.seconds}; what runs takes seconds, and nothing else does")
         return self
+
+    @property
+    def cell(self) -> tuple[str, str]:
+        return self.workload, self.cluster
 
     @property
     def key(self) -> tuple[str, str, str, int]:
@@ -119,7 +131,7 @@ class Results(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    format: Literal[2] = 2
+    format: Literal[3] = 3
     settings: Settings
     environment: dict[str, str]
     cells: list[Cell]
@@ -132,6 +144,11 @@ class Results(BaseModel):
             key, times = Counter(record.key for record in records).most_common(1)[0] if records else ((), 1)
             if times > 1:
                 raise ValueError(f"the {what} {key} is there twice")
+        bound_s = {cell.key: cell.bound_s for cell in self.cells}
+        for row in self.rows:
+            least_s = bound_s.get(row.cell)
+            if row.seconds is not None and least_s is not None and row.seconds < least_s * (1 - _ROUNDING):
+                raise ValueError(f"the row {row.key} takes {row.seconds} s, less than the lower bound, {least_s} s")
         return self
 
 

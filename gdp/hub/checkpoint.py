@@ -53,6 +53,8 @@ class CheckpointConfig:
     policy: PolicyConfig
     features: FeatureConfig
     facts: WeightsFacts
+    revision: str
+    """sha256 of the file, which holds that of the weights: of all that the policy is."""
 
 
 def save_checkpoint(
@@ -66,9 +68,11 @@ def save_checkpoint(
 ) -> None:
     """Writes a checkpoint folder: it appears whole or not at all.
 
-    `metrics` becomes `metrics.json`; `train_config` is YAML text. Raises `InputError` when the folder exists and is not to be replaced, or when a weight
-    is not a number. A kill while replacing leaves the old folder, the new one, or the old one under its name with `.old` added.
+    `metrics` becomes `metrics.json`; `train_config` is YAML text. Raises `InputError` when the folder exists and is not to be replaced, when its name belongs to a
+    file or a link, or when a weight is not a number. A kill while replacing leaves the old folder, the new one, or the old one under its name with `.old` added.
     """
+    if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
+        raise InputError(f"the checkpoint folder {folder} is a {'link' if folder.is_symlink() else 'file'}; move it away")
     if folder.exists() and not replace:
         raise InputError(f"the checkpoint folder {folder} exists already; a published checkpoint never changes: choose another name")
     state = {name: value.detach().cpu().contiguous() for name, value in policy.state_dict().items()}
@@ -152,7 +156,9 @@ def read_config(folder: Path) -> CheckpointConfig:
         policy, features = PolicyConfig(**values["policy"]), FeatureConfig(**values["features"])
     except InputError as error:
         raise InputError(f"{path} is wrong: {error}") from error
-    return CheckpointConfig(architecture=values["architecture"], policy=policy, features=features, facts=facts)
+    return CheckpointConfig(
+        architecture=values["architecture"], policy=policy, features=features, facts=facts, revision=hashlib.sha256(data).hexdigest()
+    )
 
 
 def _document() -> type[BaseModel]:

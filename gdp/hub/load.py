@@ -18,7 +18,7 @@ class Resolved:
     name: str
     """as a placement file should name it: `gdp-tiny`, `org/name`, or the folder."""
     revision: str
-    """the commit on the Hub, else the sha256 of the weights."""
+    """the commit on the Hub, else the sha256 of `config.json`, which holds that of the weights."""
 
 
 def available() -> tuple[str, ...]:
@@ -54,7 +54,7 @@ def resolve(name_or_path: str | Path) -> Resolved:
 
 
 def _local(folder: Path, name: str) -> Resolved:
-    return Resolved(folder=folder, name=name, revision=read_config(folder).facts.weights_sha256)
+    return Resolved(folder=folder, name=name, revision=read_config(folder).revision)
 
 
 def _looks_like_repository(name: str) -> bool:

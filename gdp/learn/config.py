@@ -5,11 +5,10 @@ import math
 
 from gdp.errors import InputError
 from gdp.learn.advantage import Baseline
+from gdp.learn.limits import MAX_LEARNING_RATE, MAX_LOSS_WEIGHT, MAX_SAMPLES, MAX_STEPS, MAX_TEMPERATURE, check_counts, check_learning_rate
 from gdp.measurement import Objective
 
 MAX_SEED = 2**63 - 1
-MAX_SAMPLES = 2**16
-"""The most placements, tasks or passes of one update: all of an update is held in memory."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -32,7 +31,7 @@ class LearnConfig:
     """How a policy is moved. Checked when built."""
 
     updates: int
-    """how many times tasks are drawn, placements sampled, and the policy moved."""
+    """0 for imitation alone; how many times tasks are drawn, placements sampled, and the policy moved."""
     tasks_per_update: int
     """tasks whose gradients are averaged in one update; 1 when there is only one task."""
     samples_per_update: int
@@ -62,42 +61,38 @@ class LearnConfig:
     """stop when no task's best placement got better in so many updates; 0 never stops early."""
 
     def __post_init__(self) -> None:
-        if self.updates < 0:
-            raise InputError(f"learner.updates is {self.updates}; it must be 0 (imitation alone) or more")
-        for name, value in (
-            ("tasks_per_update", self.tasks_per_update),
-            ("samples_per_update", self.samples_per_update),
-            ("epochs", self.epochs),
-            ("minibatches", self.minibatches),
-        ):
-            if value < 1:
-                raise InputError(f"learner.{name} is {value}; it must be at least 1")
-            if value > MAX_SAMPLES:
-                raise InputError(f"learner.{name} is {value}; it must be at most {MAX_SAMPLES}")
+        check_counts(
+            "learner",
+            (
+                ("updates", self.updates, 0, MAX_STEPS),
+                ("tasks_per_update", self.tasks_per_update, 1, MAX_SAMPLES),
+                ("samples_per_update", self.samples_per_update, 1, MAX_SAMPLES),
+                ("epochs", self.epochs, 1, MAX_SAMPLES),
+                ("minibatches", self.minibatches, 1, MAX_SAMPLES),
+                ("patience_updates", self.patience_updates, 0, MAX_STEPS),
+            ),
+        )
+        check_learning_rate("learner.learning_rate", self.learning_rate)
         if self.minibatches > self.samples_per_update:
             raise InputError(
                 f"learner.minibatches is {self.minibatches} but there are {self.samples_per_update} samples per update; ask for no more parts than samples"
             )
-        for name, number in (
-            ("learning_rate", self.learning_rate),
-            ("temperature", self.temperature),
-            ("gradient_norm", self.gradient_norm),
-            ("advantage_clip", self.advantage_clip),
-        ):
+        for name, number in (("gradient_norm", self.gradient_norm), ("advantage_clip", self.advantage_clip)):
             if not number > 0:
                 raise InputError(f"learner.{name} is {number}; it must be positive")
-            if number == math.inf and name in ("learning_rate", "temperature"):
-                raise InputError(f"learner.{name} is infinite; it must be a finite number")
+        if not 1 / MAX_TEMPERATURE <= self.temperature <= MAX_TEMPERATURE:
+            raise InputError(
+                f"learner.temperature is {self.temperature}; it must lie between {1 / MAX_TEMPERATURE:g} and {MAX_TEMPERATURE:g}"
+            )
+        if not 0 <= self.final_learning_rate <= MAX_LEARNING_RATE:
+            raise InputError(f"learner.final_learning_rate is {self.final_learning_rate}; it must lie between 0 and {MAX_LEARNING_RATE:g}")
         for name, number in (
-            ("final_learning_rate", self.final_learning_rate),
             ("entropy_weight", self.entropy_weight),
             ("elite_weight", self.elite_weight),
         ):
-            if not 0 <= number < math.inf:
-                raise InputError(f"learner.{name} is {number}; it must be finite and not negative")
+            if not 0 <= number <= MAX_LOSS_WEIGHT:
+                raise InputError(f"learner.{name} is {number}; it must lie between 0 and {MAX_LOSS_WEIGHT:g}")
         if not 0 < self.clip < 1:
             raise InputError(f"learner.clip is {self.clip}; it must lie between 0 and 1")
         if self.baseline not in ("previous_trials", "batch"):
             raise InputError(f"learner.baseline is {self.baseline!r}; it must be previous_trials or batch")
-        if self.patience_updates < 0:
-            raise InputError(f"learner.patience_updates is {self.patience_updates}; it must be 0 (never stop early) or more")

@@ -197,7 +197,6 @@ class Exploration:
         worth = torch.from_numpy(advantage).float()
         for group in learner.optimizer.param_groups:
             group["lr"] = learning_rate(learner.update, config)
-        parameters = [parameter for group in learner.optimizer.param_groups for parameter in group["params"]]
         losses = []
         for _ in range(config.epochs):
             order = torch.from_numpy(learner.numpy_generator.permutation(len(decisions)))
@@ -215,8 +214,7 @@ class Exploration:
                 )
                 total = loss.loss + config.elite_weight * self._elite_loss() if config.elite_weight else loss.loss
                 total.backward()  # type: ignore[no-untyped-call]
-                torch.nn.utils.clip_grad_norm_(parameters, config.gradient_norm)
-                learner.optimizer.step()
+                learner.descend(config.gradient_norm)
                 losses.append(loss)
         self._decoder = RegionDecoder(learner.policy, task.tensors)
         return losses

@@ -26,6 +26,7 @@ from gdp.learn.explore import Exploration
 from gdp.learn.finalists import Compare, Judgement, judge, verdict
 from gdp.learn.imitation import group_decisions
 from gdp.learn.learner import Incumbent, Learner
+from gdp.learn.limits import MAX_EVALUATIONS, MAX_OPS, MAX_SAMPLES, check_counts
 from gdp.learn.loop import Update, learn
 from gdp.learn.sources import FixedTasks
 from gdp.learn.task import Task, TaskReward
@@ -55,14 +56,15 @@ class FinetuneConfig:
     """decisions of a policy that samples whole placements; a larger graph is grouped more coarsely."""
 
     def __post_init__(self) -> None:
-        for name, value, least in (
-            ("evaluations", self.evaluations, 1),
-            ("zero_shot_samples", self.zero_shot_samples, 1),
-            ("search_evaluations", self.search_evaluations, 0),
-            ("max_groups", self.max_groups, 1),
-        ):
-            if value < least:
-                raise InputError(f"finetune.{name} is {value}; it must be at least {least}")
+        check_counts(
+            "finetune",
+            (
+                ("evaluations", self.evaluations, 1, MAX_EVALUATIONS),
+                ("zero_shot_samples", self.zero_shot_samples, 1, MAX_SAMPLES),
+                ("search_evaluations", self.search_evaluations, 0, MAX_EVALUATIONS),
+                ("max_groups", self.max_groups, 1, MAX_OPS),
+            ),
+        )
         if self.parameters not in ("conditioning_and_heads", "all"):
             raise InputError(f"finetune.parameters is {self.parameters!r}; it must be conditioning_and_heads or all")
 

@@ -17,6 +17,7 @@ from gdp.baselines.local_search import LocalSearch
 from gdp.cluster import Cluster
 from gdp.errors import InputError
 from gdp.learn.learner import Incumbent, Learner
+from gdp.learn.limits import MAX_EVALUATIONS, MAX_SAMPLES, MAX_STEPS, check_counts, check_learning_rate
 from gdp.learn.regions import random_regions
 from gdp.learn.task import Task
 from gdp.measurement import Objective
@@ -45,16 +46,18 @@ class ImitationConfig:
     """reached in the last step, linearly; equal to `learning_rate` for a constant one."""
 
     def __post_init__(self) -> None:
-        if self.steps < 0 or self.search_evaluations < 1 or not self.learning_rate > 0 or not self.final_learning_rate > 0:
-            raise InputError(
-                f"imitation has steps {self.steps}, search_evaluations {self.search_evaluations}, learning_rate {self.learning_rate} and "
-                f"final_learning_rate {self.final_learning_rate}; steps must be 0 or more, the others positive"
-            )
-        if self.placements_per_step < 1 or not 0 <= self.region_share <= 1:
-            raise InputError(
-                f"imitation has placements_per_step {self.placements_per_step} and region_share {self.region_share}; "
-                "the first must be at least 1, the second between 0 and 1"
-            )
+        check_counts(
+            "imitation",
+            (
+                ("steps", self.steps, 0, MAX_STEPS),
+                ("search_evaluations", self.search_evaluations, 1, MAX_EVALUATIONS),
+                ("placements_per_step", self.placements_per_step, 1, MAX_SAMPLES),
+            ),
+        )
+        check_learning_rate("imitation.learning_rate", self.learning_rate)
+        check_learning_rate("imitation.final_learning_rate", self.final_learning_rate)
+        if not 0 <= self.region_share <= 1:
+            raise InputError(f"imitation.region_share is {self.region_share}; it must lie between 0 and 1")
 
 
 def imitate(
@@ -74,7 +77,6 @@ def imitate(
         raise InputError(
             f"imitation.region_share is {config.region_share}, but only a policy of one sequential pass can hold groups; set it to 0, or policy.passes=1 policy.decoding=sequential"
         )
-    parameters = [parameter for group in learner.optimizer.param_groups for parameter in group["params"]]
     while learner.imitation_step < len(numbers):
         number = numbers[learner.imitation_step]
         learner.imitation_step += 1
@@ -98,8 +100,7 @@ def imitate(
         else:
             loss = imitation_loss(learner.policy, task, best.group_device, generator=learner.torch_generator)
         loss.backward()  # type: ignore[no-untyped-call]
-        norm = float(torch.nn.utils.clip_grad_norm_(parameters, gradient_norm))
-        learner.optimizer.step()
+        norm = learner.descend(gradient_norm)
         yield {
             "imitation/loss": float(loss.detach()),
             "imitation/gradient_norm": norm,

@@ -15,6 +15,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 from gdp.baselines.local_search import LocalSearch, starting_points_of_search
 from gdp.errors import InputError
 from gdp.features.move_features import MOVE_FEATURES
+from gdp.learn.limits import MAX_EVALUATIONS, MAX_OPS, MAX_SAMPLES, MAX_STEPS, check_counts, check_learning_rate
 from gdp.learn.task import Task
 from gdp.measurement import Timeline
 from gdp.policy.judge import JudgeNetwork, StepView, among_rivals
@@ -55,12 +56,19 @@ class JudgingConfig:
     """rises to this and falls again (one cycle, Smith and Topin, 2019)."""
 
     def __post_init__(self) -> None:
-        for field in dataclasses.fields(self):
-            value = getattr(self, field.name)
-            if field.name == "rounds" and value < 0:
-                raise InputError(f"judging.rounds is {value}; it must be 0 or more")
-            if field.name != "rounds" and not value > 0:
-                raise InputError(f"judging.{field.name} is {value}; it must be positive")
+        check_counts(
+            "judging",
+            (
+                ("rounds", self.rounds, 0, MAX_SAMPLES),
+                ("tasks_per_round", self.tasks_per_round, 1, MAX_SAMPLES),
+                ("max_ops", self.max_ops, 8, MAX_OPS),
+                ("min_evaluations", self.min_evaluations, 1, MAX_EVALUATIONS),
+                ("max_evaluations", self.max_evaluations, 1, MAX_EVALUATIONS),
+                ("steps", self.steps, 1, MAX_STEPS),
+                ("batch_size", self.batch_size, 1, MAX_SAMPLES),
+            ),
+        )
+        check_learning_rate("judging.learning_rate", self.learning_rate)
         if not 8 <= self.min_ops <= self.max_ops or self.min_evaluations > self.max_evaluations:
             raise InputError(
                 f"judging has ops from {self.min_ops} to {self.max_ops} and evaluations from {self.min_evaluations} to {self.max_evaluations}; "
@@ -150,8 +158,11 @@ def teach(
         logit, predicted = network(inputs[rows])
         improves = binary_cross_entropy_with_logits(logit, better[rows])
         error = ((predicted - log_gain[rows]).square() * better[rows]).sum() / better[rows].sum().clamp(min=1)
+        loss = improves + _GAIN_WEIGHT * error
+        if not torch.isfinite(loss):
+            raise InputError(f"teaching the judge has diverged: its loss is {float(loss.detach())}; lower judging.learning_rate")
         optimizer.zero_grad()
-        (improves + _GAIN_WEIGHT * error).backward()
+        loss.backward()
         optimizer.step()
         schedule.step()
         yield {"judge/improves_loss": float(improves.detach()), "judge/gain_error": float(error.detach())}

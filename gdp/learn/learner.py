@@ -1,11 +1,13 @@
 """What learning changes as it goes: all that a snapshot must hold for the run to continue exactly."""
 
 import dataclasses
+import math
 
 import numpy as np
 import torch
 from jaxtyping import Int32, Int64
 
+from gdp.errors import InputError
 from gdp.learn.advantage import History
 from gdp.learn.task import Rollouts, Task
 from gdp.measurement import Measurement, Objective
@@ -49,6 +51,21 @@ class Learner:
     """the best of those that the policy itself sampled, by task."""
     curve: list[tuple[float, float, float]] = dataclasses.field(default_factory=list)
     """of fine-tuning: evaluations spent, seconds of the best placement that the policy found, mean sampled time over the reference; one entry an update."""
+
+    def descend(self, gradient_norm: float) -> float:
+        """One step of the optimiser, the gradient scaled down to `gradient_norm` where it is larger; returns the norm that it had.
+
+        Raises `InputError` where it is no finite number, before it reaches the weights.
+        """
+        parameters = [parameter for group in self.optimizer.param_groups for parameter in group["params"]]
+        norm = float(torch.nn.utils.clip_grad_norm_(parameters, gradient_norm))
+        if not math.isfinite(norm):
+            raise InputError(
+                f"training has diverged: after {self.imitation_step} steps of imitation and {self.update} updates the gradient is {norm}; "
+                "lower the learning rate, or the weights of the loss"
+            )
+        self.optimizer.step()
+        return norm
 
     def offer(self, task: Task, candidate: Incumbent, *, objective: Objective) -> None:
         """Makes `candidate` the task's incumbent if it ran and is faster."""

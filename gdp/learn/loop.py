@@ -85,7 +85,6 @@ def improve(
     """PPO on the placements of one update: every step averages the gradients of all tasks. Returns all losses, each with what was minimised in all, and the mean gradient norm."""
     for group in learner.optimizer.param_groups:
         group["lr"] = learning_rate(learner.update, config)
-    parameters = [parameter for group in learner.optimizer.param_groups for parameter in group["params"]]
     losses, totals, norms = [], [], []
     for _ in range(config.epochs):
         order = [learner.numpy_generator.permutation(len(tried.reward)) for tried in rollouts]
@@ -106,8 +105,7 @@ def improve(
                 (total / len(tasks)).backward()  # type: ignore[no-untyped-call]
                 losses.append(loss)
                 totals.append(float(total.detach()))
-            norms.append(float(torch.nn.utils.clip_grad_norm_(parameters, config.gradient_norm)))
-            learner.optimizer.step()
+            norms.append(learner.descend(config.gradient_norm))
     return losses, totals, _mean(norms)
 
 

@@ -34,12 +34,14 @@ class RandomClusterConfig:
             raise InputError(
                 f"random clusters have from {self.min_devices} to {self.max_devices} devices; the bounds must ascend and lie between 2 and 16"
             )
-        for name, low, high in (
-            ("bandwidth_bytes_per_s", self.min_bandwidth_bytes_per_s, self.max_bandwidth_bytes_per_s),
-            ("latency_s", self.min_latency_s, self.max_latency_s),
+        for name, low, high, least, most in (
+            ("bandwidth_bytes_per_s", self.min_bandwidth_bytes_per_s, self.max_bandwidth_bytes_per_s, 1.0, 1e15),
+            ("latency_s", self.min_latency_s, self.max_latency_s, 1e-12, 10.0),
         ):
-            if not 0 < low <= high < np.inf:
-                raise InputError(f"random clusters have {name} from {low} to {high}; the bounds must be positive and ascend")
+            if not least <= low <= high <= most:
+                raise InputError(
+                    f"random clusters have {name} from {low} to {high}; the bounds must ascend and lie between {least:g} and {most:g}"
+                )
         for name, share in (
             ("unequal_fraction", self.unequal_fraction),
             ("host_fraction", self.host_fraction),

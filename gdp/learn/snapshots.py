@@ -8,7 +8,9 @@ import fcntl
 import hashlib
 import io
 import json
+import os
 import pickle
+import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,12 +19,14 @@ from typing import Any
 import torch
 
 from gdp.atomic_file import replacing, writing
+from gdp.bounded_file import read_bounded
 from gdp.errors import InputError
 from gdp.learn.advantage import History, Trials
 from gdp.learn.learner import Incumbent, Learner
 from gdp.measurement import measurement_document, measurement_of
 
 _FORMAT = 5
+_MAX_BYTES = 2**32
 
 
 def save_snapshot(path: Path, learner: Learner, *, run: str, extra: Mapping[str, Any]) -> None:
@@ -82,6 +86,7 @@ _DAMAGED = (
     AttributeError,
     ArithmeticError,
     AssertionError,
+    MemoryError,
     pickle.UnpicklingError,
 )
 """What reading a file raises that is no snapshot, or a damaged one."""
@@ -100,22 +105,25 @@ def _restore(path: Path, learner: Learner, *, run: str) -> dict[str, Any]:
     learner.optimizer.load_state_dict(content["optimizer"])
     learner.torch_generator.set_state(content["torch_generator"])
     learner.numpy_generator.bit_generator.state = document["numpy_generator"]
-    learner.imitation_step = document["imitation_step"]
-    learner.update = document["update"]
-    learner.evaluations = document["evaluations"]
-    learner.last_improvement = document["last_improvement"]
+    learner.imitation_step = _count(document["imitation_step"])
+    learner.update = _count(document["update"])
+    learner.evaluations = _count(document["evaluations"])
+    learner.last_improvement = _count(document["last_improvement"])
     learner.curve = [(float(spent), float(best), float(mean)) for spent, best, mean in document["curve"]]
     learner.history = {
         name: History(trials=Trials(**both["trials"]), valid=Trials(**both["valid"])) for name, both in document["history"].items()
     }
     learner.incumbent = {name: _restored(best, content["incumbent"][name]) for name, best in document["incumbent"].items()}
     learner.found = {name: _restored(best, content["found"][name]) for name, best in document["found"].items()}
+    for parameter, state in learner.optimizer.state.items():
+        if any(value.shape not in (parameter.shape, ()) for value in state.values()):
+            raise ValueError("the optimiser's state is not that of the policy's weights")
     return dict(document["extra"])
 
 
 def read_snapshot(path: Path) -> dict[str, Any]:
-    """What `save_snapshot` wrote. Raises `ValueError` when the file is not whole."""
-    data = path.read_bytes()
+    """What `save_snapshot` wrote. Raises `ValueError` when the file is not whole, `InputError` when it is no file or too large."""
+    data = read_bounded(path, what="the snapshot", advice="delete the run folder and start anew", max_bytes=_MAX_BYTES)
     digest, content = data[: hashlib.sha256().digest_size], data[hashlib.sha256().digest_size :]
     if hashlib.sha256(content).digest() != digest:
         raise ValueError("its content has changed since it was written")
@@ -127,17 +135,27 @@ def read_snapshot(path: Path) -> dict[str, Any]:
 def lock_folder(folder: Path) -> Iterator[None]:
     """Holds a run folder for this process alone; the lock goes with the process, however it ends.
 
-    Raises `InputError` when another run holds it.
+    Raises `InputError` when another run holds it, or when its lock is no file of its own. What the file holds is left alone.
     """
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
-        file = open(folder / ".lock", "w")
-    with file:
+        descriptor = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise InputError(f"{folder / '.lock'} is not a regular file; delete it")
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             raise InputError(f"another run is at work in {folder}; wait for it to end, or name another run_dir") from error
         yield
+    finally:
+        os.close(descriptor)
+
+
+def _count(value: Any) -> int:
+    if type(value) is not int or not 0 <= value < 2**53:
+        raise ValueError(f"{str(value)[:40]!r} is no count")
+    return value
 
 
 def _incumbent_document(best: Incumbent) -> dict[str, Any]:

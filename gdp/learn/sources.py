@@ -10,6 +10,7 @@ from gdp.cluster import Cluster
 from gdp.errors import InputError
 from gdp.features.config import FeatureConfig
 from gdp.graph import Graph
+from gdp.learn.limits import MAX_OPS, MAX_STEPS, check_counts
 from gdp.learn.random_cluster import RandomClusterConfig, random_cluster
 from gdp.learn.task import NothingRuns, Task, make_task
 from gdp.measurement import Objective, Runtime
@@ -49,9 +50,15 @@ class PretrainingConfig:
     """tasks kept ready; the oldest unused one is made anew when it is drawn again."""
 
     def __post_init__(self) -> None:
-        for name, value in (("num_tasks", self.num_tasks), ("max_groups", self.max_groups), ("cached_tasks", self.cached_tasks)):
-            if value < 1:
-                raise InputError(f"workload.{name} is {value}; it must be at least 1")
+        check_counts(
+            "workload",
+            (
+                ("num_tasks", self.num_tasks, 1, MAX_STEPS),
+                ("max_ops", self.max_ops, 8, MAX_OPS),
+                ("max_groups", self.max_groups, 1, MAX_OPS),
+                ("cached_tasks", self.cached_tasks, 1, MAX_STEPS),
+            ),
+        )
         if not 8 <= self.min_ops <= self.max_ops:
             raise InputError(f"workload has min_ops {self.min_ops} and max_ops {self.max_ops}; they must ascend from 8 on")
         for name, share in (

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from gdp.atomic_file import replacing
+from gdp.array_file import read_arrays, write_arrays
 from gdp.errors import InputError
 from gdp.learn.imitation import as_target, searched
 from gdp.learn.learner import Incumbent
@@ -42,9 +42,7 @@ class Targets:
         device = np.zeros(0, np.int32)
         if task is not None:
             device = searched(task, evaluations=self._evaluations, objective=self._objective, seed=self._seed, judge=judge, expert=expert)
-        self._folder.mkdir(parents=True, exist_ok=True)
-        with replacing(self._path(number)) as temporary, open(temporary, "wb") as file:
-            np.save(file, device.astype(np.int16), allow_pickle=False)
+        write_arrays(self._path(number), {"device": device.astype(np.int16)})
 
     def __call__(self, number: int) -> tuple[Task, Incumbent] | None:
         """A task with its target; `None` where nothing runs."""
@@ -53,11 +51,11 @@ class Targets:
             return None
         if number not in self._known:
             path = self._path(number)
-            device = np.load(path, allow_pickle=False).astype(np.int32)
-            if device.shape != (task.graph.num_ops,) or not ((device >= 0) & (device < task.cluster.num_devices)).all():
+            device = read_arrays(path, {"device": (np.int16, (task.graph.num_ops,))})["device"].astype(np.int32)
+            if not ((device >= 0) & (device < task.cluster.num_devices)).all():
                 raise InputError(f"{path} does not fit task {task.name!r}; delete the file, and it is searched anew")
             self._known[number] = as_target(task, device)
         return task, self._known[number]
 
     def _path(self, number: int) -> Path:
-        return self._folder / f"{number}.npy"
+        return self._folder / f"{number}.safetensors"

@@ -10,6 +10,7 @@ from jaxtyping import Float64
 from gdp.baselines.list_scheduling import ListScheduling
 from gdp.baselines.metis import Metis
 from gdp.errors import InputError
+from gdp.learn.limits import MAX_SAMPLES, MAX_STEPS, check_counts
 from gdp.learn.task import Task
 from gdp.measurement import Objective
 from gdp.policy.placer import candidates
@@ -35,14 +36,15 @@ class ValidationConfig:
     """placements sampled beside the best guess."""
 
     def __post_init__(self) -> None:
-        for name, value, least in (
-            ("every_updates", self.every_updates, 1),
-            ("every_imitation_steps", self.every_imitation_steps, 1),
-            ("num_samples", self.num_samples, 1),
-            ("synthetic", self.synthetic, 0),
-        ):
-            if value < least:
-                raise InputError(f"validation.{name} is {value}; it must be at least {least}")
+        check_counts(
+            "validation",
+            (
+                ("every_updates", self.every_updates, 1, MAX_STEPS),
+                ("every_imitation_steps", self.every_imitation_steps, 1, MAX_STEPS),
+                ("num_samples", self.num_samples, 1, MAX_SAMPLES - 1),
+                ("synthetic", self.synthetic, 0, MAX_SAMPLES),
+            ),
+        )
         if (self.workloads or self.synthetic) and not self.presets:
             raise InputError("validation has graphs but no presets; name cluster presets")
 

@@ -4,7 +4,7 @@ import dataclasses
 
 import numpy as np
 import torch
-from jaxtyping import Int64
+from jaxtyping import Int32, Int64
 
 from gdp.capture.coarsening import Grouping, coarsen
 from gdp.cluster import Cluster
@@ -39,6 +39,12 @@ LITTLE_TRUST = 0.25
 
 CAUTION = 2.0
 """Of every second sample, with memory that fills: what later ops will need is not known yet. Where memory is ample it changes nothing."""
+
+
+TAUGHT_GROUPS = 4096
+"""The most decisions that the published policies were taught to make (`workload.max_groups` of their training)."""
+COARSE_GROUPS = 64
+"""Decisions of every second sample of a graph with more: whole layers go together, which samples decided op by op cut to pieces (docs/experiments.md)."""
 
 
 def candidates(
@@ -101,12 +107,17 @@ class PolicyPlacer:
             )
 
     def __call__(self, graph: Graph, cluster: Cluster) -> Placement:
-        """The best candidate; the first of equals, the likeliest one when none can run. Colocation groups stay together."""
-        grouping = coarsen(graph)
-        x = featurize(graph, cluster, grouping, self.policy.features, dispatch=self.dispatch)
-        generator = torch.Generator().manual_seed(self.seed)
-        decided = candidates(self.policy, graph, grouping, x, num_samples=self.num_samples, generator=generator)
-        device, best = grouping.expand(decided.numpy().astype(np.int32)), 0
+        """The best candidate; the first of equals, the likeliest one when none can run. Colocation groups stay together.
+
+        Of a graph with more than `TAUGHT_GROUPS` groups, every second candidate decides `COARSE_GROUPS`.
+        """
+        grouping, best = coarsen(graph), 0
+        if grouping.num_groups > TAUGHT_GROUPS and self.num_samples > 1:
+            device = np.empty((self.num_samples, graph.num_ops), np.int32)
+            device[::2] = self._sampled(graph, cluster, grouping, count=len(device[::2]))
+            device[1::2] = self._sampled(graph, cluster, coarsen(graph, max_groups=COARSE_GROUPS), count=len(device[1::2]))
+        else:
+            device = self._sampled(graph, cluster, grouping, count=self.num_samples)
         if self.num_samples > 1:
             best = int(np.argmin(self.runtime.batch(graph, cluster, device).objective_s(self.objective)))
         origin = Origin(
@@ -117,3 +128,9 @@ class PolicyPlacer:
             evaluations=self.num_samples if self.num_samples > 1 else 0,
         )
         return Placement(device=device[best].copy(), origin=origin)
+
+    def _sampled(self, graph: Graph, cluster: Cluster, grouping: Grouping, *, count: int) -> Int32[np.ndarray, "samples ops"]:
+        x = featurize(graph, cluster, grouping, self.policy.features, dispatch=self.dispatch)
+        generator = torch.Generator().manual_seed(self.seed)
+        decided = candidates(self.policy, graph, grouping, x, num_samples=count, generator=generator)
+        return grouping.expand(decided.numpy().astype(np.int32))

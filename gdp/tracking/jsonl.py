@@ -6,7 +6,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from gdp.atomic_file import append, write_text, writing
-from gdp.errors import InputError
+from gdp.bounded_file import is_absent, read_bounded
+from gdp.plain_json import parse_json
+
+_MAX_BYTES = 2**30
 
 
 class JsonlTracker:
@@ -31,15 +34,14 @@ class JsonlTracker:
 
 def _kept(path: Path, resume_step: int) -> list[str]:
     """The lines of an earlier part of the run up to that step; what is no such line is dropped."""
-    try:
-        text = path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
-    except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror or error}; move it away") from error
+    if is_absent(path):
+        return []
+    text = read_bounded(path, what="the metrics file", advice="move it away", max_bytes=_MAX_BYTES).decode(errors="replace")
     lines = []
     for line in text.splitlines():
         try:
-            row = json.loads(line)
-        except (ValueError, RecursionError):
+            row = parse_json(line.encode())
+        except ValueError:
             continue
         if isinstance(row, dict) and type(row.get("step")) is int and row["step"] <= resume_step:
             lines.append(line + "\n")

@@ -18,7 +18,7 @@ from gdp.bundled import bundled
 from gdp.capture.parquet import read_graph, write_graphs
 from gdp.cli.main import main
 from gdp.cli.placers import PLACERS, SEEDED
-from gdp.cluster import preset, read_cluster
+from gdp.cluster import preset, read_cluster, write_cluster
 from gdp.compare.results import read_results, write_results
 from gdp.features.config import FeatureConfig
 from gdp.hub import save_checkpoint
@@ -203,11 +203,70 @@ def test_compare_refuses_rows_of_another_policy_under_the_same_name(gdp: Gdp, po
         next(trained.parameters()).add_(1.0)
     shutil.rmtree("mine")
     save_checkpoint(Path("mine"), trained, card=CARD)
-    old, new = read_config(Path(policy)).facts.weights_sha256, read_config(Path("mine")).facts.weights_sha256
+    old, new = read_config(Path(policy)).revision, read_config(Path("mine")).revision
     assert {row.placer: row.revision for row in read_results(Path("rows.json")).rows} == {"heft": None, "zero-shot": old}
     assert f"mine at {old[:12]}" in Path("results.md").read_text()
     code, _, err = gdp(*command)
     assert code == 2 and old[:12] in err and new[:12] in err
+    results = read_results(Path("rows.json"))
+    unnamed = results.model_copy(update={"rows": [row.model_copy(update={"revision": None}) for row in results.rows]})
+    write_results(Path("rows.json"), unnamed)
+    code, _, err = gdp(*command)
+    assert code == 2 and "do not say which revision" in err
+
+
+def test_compare_asks_anew_for_rows_of_which_nobody_knows_the_graph(gdp: Gdp, graph_file: Path) -> None:
+    command = [
+        "compare",
+        "--workloads",
+        str(graph_file),
+        "--clusters",
+        "p100x2",
+        "--workers",
+        "1",
+        "--placers",
+        "heft",
+        "--out",
+        "rows.json",
+    ]
+    assert gdp(*command)[0] == 0
+    whole = read_results(Path("rows.json"))
+    wrong = [row.model_copy(update={"seconds": 1e6}) for row in whole.rows]
+    write_results(Path("rows.json"), whole.model_copy(update={"cells": [], "rows": wrong}))
+    code, _, err = gdp(*command)
+    assert code == 0, err
+    again = read_results(Path("rows.json"))
+    assert again.cells == whole.cells and [row.seconds for row in again.rows] == [row.seconds for row in whole.rows]
+
+
+@pytest.mark.parametrize("more_rows", [False, True])
+@pytest.mark.parametrize("changed", ["graph", "cluster", "name"])
+def test_compare_refuses_rows_of_another_graph_or_cluster_under_the_same_name(
+    gdp: Gdp, graph_file: Path, changed: str, more_rows: bool
+) -> None:
+    shutil.copy(graph_file, "g.parquet")
+    write_cluster(Path("c.yaml"), preset("p100x2"))
+    workload = "rnnlm-2-training" if changed == "name" else "g.parquet"
+    command = ["compare", "--workloads", workload, "--clusters", "c.yaml", "--workers", "1", "--out", "rows.json"]
+    code, _, err = gdp(*command, "--placers", "heft")
+    assert code == 0, err
+    before = Path("rows.json").read_bytes()
+    match changed:
+        case "graph":
+            write_graphs(Path("g.parquet"), [layered(np.random.default_rng(9), num_ops=30)])
+        case "cluster":
+            write_cluster(Path("c.yaml"), preset("p100x4"))
+        case "name":  # as if gdp itself had changed what the catalog builds
+            results = read_results(Path("rows.json"))
+            other = [cell.model_copy(update={"graph_sha256": "0" * 64}) for cell in results.cells]
+            write_results(Path("rows.json"), results.model_copy(update={"cells": other}))
+            before = Path("rows.json").read_bytes()
+    code, _, err = gdp(*command, "--placers", "heft,metis" if more_rows else "heft")
+    if changed == "name" and not more_rows:
+        assert code == 0, err
+        return
+    assert code == 2 and "before it changed" in err and (workload if changed != "cluster" else "c.yaml") in err
+    assert Path("rows.json").read_bytes() == before
 
 
 def test_compare_finds_the_same_in_several_processes(gdp: Gdp, graph_file: Path) -> None:

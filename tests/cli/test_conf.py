@@ -102,8 +102,29 @@ def test_a_misspelt_key_or_option_gets_the_nearest(override: str, hint: str) -> 
         (f"seed={2**70}", "seed is .* between 0 and"),
         ("run_dir=null", "run_dir is None; it must be the path of a folder"),
         ("run_dir=", "the path of a folder"),
-        ("learner.learning_rate=inf", "must be a finite number"),
+        ("learner.learning_rate=inf", "above 0 and at most 1"),
+        ("learner.learning_rate=1e300", "above 0 and at most 1"),
+        ("learner.final_learning_rate=1e300", "between 0 and 1"),
+        ("learner.temperature=inf", "between 0.001 and 1000"),
+        ("learner.temperature=1e-300", "between 0.001 and 1000"),
+        ("learner.elite_weight=1e300", "between 0 and 1000"),
+        ("num_threads=100000", "between 1 and 1024"),
+        ("workload.random_cluster.max_latency_s=1e300", "lie between 1e-12 and 10"),
+        ("workload.random_cluster.min_bandwidth_bytes_per_s=1e-300", "lie between 1 and 1e.15"),
         ("learner.samples_per_update=1000000000", "at most 65536"),
+        ("learner.updates=1000000000", "at most 10000000"),
+        ("imitation.learning_rate=inf", "imitation.learning_rate is inf; it must be above 0 and at most 1"),
+        ("imitation.final_learning_rate=nan", "above 0 and at most 1"),
+        ("imitation.steps=1000000000", "at most 10000000"),
+        ("imitation.placements_per_step=1000000000", "at most 65536"),
+        ("imitation.region_share=1.5", "between 0 and 1"),
+        ("judging.learning_rate=inf", "judging.learning_rate is inf; it must be above 0 and at most 1"),
+        ("judging.batch_size=1000000000", "at most 65536"),
+        ("judging.max_ops=1000000000", "at most 10000000"),
+        ("validation.num_samples=1000000000", "at most 65535"),
+        ("validation.synthetic=1000000000", "at most 65536"),
+        ("workload.num_tasks=1000000000", "at most 10000000"),
+        ("workload.max_ops=1000000000", "at most 10000000"),
         ("name=my/policy", "the checkpoint name 'my/policy' is none"),
     ],
 )
@@ -135,8 +156,14 @@ def test_a_name_with_special_characters_arrives_as_it_was_typed(name: str) -> No
 
 
 def test_training_without_a_thread_for_the_simulator_is_refused() -> None:
-    with pytest.raises(InputError, match="num_threads is 0; it must be at least 1"):
+    with pytest.raises(InputError, match="num_threads is 0; it must be between 1 and 1024"):
         _train("num_threads=0")
+
+
+def test_an_absurd_number_of_samples_is_refused() -> None:
+    for name in ("zero_shot_samples", "evaluations", "search_evaluations"):
+        with pytest.raises(InputError, match=rf"finetune.{name} is 1000000000; it must be at most"):
+            _finetune(f"finetune.{name}=1000000000")
 
 
 def test_an_empty_policy_or_workload_is_refused() -> None:

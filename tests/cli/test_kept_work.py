@@ -40,11 +40,25 @@ def test_what_others_made_is_refused(tmp_path: Path, overrides: tuple[str, ...],
 
 def test_what_was_put_there_is_taken_and_what_is_not_needed_is_not_claimed(tmp_path: Path) -> None:
     (tmp_path / "judge").mkdir()
-    (tmp_path / "judge" / "0.npz").touch()
+    (tmp_path / "judge" / "0.safetensors").touch()
     without = _settings(tmp_path)
     without = dataclasses.replace(without, imitation=dataclasses.replace(without.imitation, steps=0))
     claim_kept_work(without, cluster=None, init=None)
     assert (tmp_path / "judge" / MADE_WITH).exists() and not (tmp_path / "targets").exists()
+
+
+def test_what_is_no_folder_or_no_file_is_told(tmp_path: Path) -> None:
+    (tmp_path / "judge").touch()
+    with pytest.raises(InputError, match="judge.*Not a directory|cannot write .*judge"):
+        claim_kept_work(_settings(tmp_path), cluster=None, init=None)
+    (tmp_path / "judge").unlink()
+    (tmp_path / "judge" / MADE_WITH).mkdir(parents=True)
+    with pytest.raises(InputError, match="^the file .* is not a regular file; delete the folder it is in$"):
+        claim_kept_work(_settings(tmp_path), cluster=None, init=None)
+    (tmp_path / "judge" / MADE_WITH).rmdir()
+    (tmp_path / "judge" / MADE_WITH).write_text("[]")
+    with pytest.raises(InputError, match="must hold a JSON object"):
+        claim_kept_work(_settings(tmp_path), cluster=None, init=None)
 
 
 def test_a_damaged_file_is_refused(tmp_path: Path) -> None:

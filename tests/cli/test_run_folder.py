@@ -1,5 +1,6 @@
 """Whose a run folder is, and what may continue in it."""
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -83,6 +84,36 @@ def test_before_the_first_snapshot_a_run_keeps_what_it_measured_and_another_one_
     assert read_cluster(folder / CLUSTER).sha256 == preset("p100x2").sha256
     begin(folder, own(program="other"))
     assert not (folder / "journal.jsonl").exists()
+
+
+def test_a_pipe_in_the_place_of_the_identity_does_not_hold_anybody_up(tmp_path: Path) -> None:
+    begin(tmp_path, own())
+    (tmp_path / "identity.json").unlink()
+    os.mkfifo(tmp_path / "identity.json")
+    assert not holds_run_of(tmp_path, CONFIG, resume="auto")
+    begin(tmp_path, own())
+    assert holds_run_of(tmp_path, CONFIG, resume="auto")
+    (tmp_path / SNAPSHOT).touch()
+    (tmp_path / "identity.json").unlink()
+    os.mkfifo(tmp_path / "identity.json")
+    with pytest.raises(InputError, match="identity.json is missing or damaged"):
+        begin(tmp_path, own())
+
+
+def test_a_folder_in_the_place_of_a_file_is_told(tmp_path: Path) -> None:
+    begin(tmp_path, own())
+    (tmp_path / "identity.json").unlink()
+    (tmp_path / "identity.json").mkdir()
+    with pytest.raises(InputError, match="cannot write .*identity.json"):
+        begin(tmp_path, own())
+
+
+def test_a_huge_run_id_is_refused_unread(tmp_path: Path) -> None:
+    begin(tmp_path, own())
+    with open(tmp_path / "run_id", "r+b") as file:
+        file.truncate(2**40)
+    with pytest.raises(InputError, match="run_id has .* at most 100"):
+        begin(tmp_path, own())
 
 
 def test_a_refused_run_leaves_nothing_unless_it_has_logged(tmp_path: Path) -> None:

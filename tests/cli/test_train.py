@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -74,6 +75,11 @@ def test_a_run_that_was_interrupted_and_killed_ends_with_the_same_bits(tmp_path:
     _, errors = child.communicate()
     assert child.returncode == 0, errors
     assert _result(broken) == _result(whole)
+
+    shutil.rmtree(broken / "checkpoint")
+    child = _start(broken)
+    _, errors = child.communicate()
+    assert child.returncode == 0 and (broken / "checkpoint" / "model.safetensors").exists(), errors
 
     child = _start(broken, "seed=1")
     _, errors = child.communicate()

@@ -36,7 +36,17 @@ def row(placer: str, cluster: str, seconds: float | None, *, seed: int = 0, impr
 
 
 def cell(cluster: str, bound_s: float | None) -> Cell:
-    return Cell(workload="net", cluster=cluster, num_ops=9, bound_s=bound_s, bound="work", serial_s=8.0, longest_path_s=2.0)
+    return Cell(
+        workload="net",
+        cluster=cluster,
+        graph_sha256="0" * 64,
+        cluster_sha256="0" * 64,
+        num_ops=9,
+        bound_s=bound_s,
+        bound="work",
+        serial_s=8.0,
+        longest_path_s=2.0,
+    )
 
 
 ROWS = [
@@ -131,9 +141,11 @@ def test_results_are_read_back_as_written_and_refused_when_changed(tmp_path: Pat
     for old, new in (
         ('"seconds": 8.0', '"seconds": "8"'),
         ('"seed": 0', '"seed": -1'),
-        ('"format": 2', '"format": 1'),
+        ('"bound_s": 1.5', '"bound_s": 7.9'),
+        ('"format": 3', '"format": 2'),
         ('"cells"', '"cels"'),
     ):
+        assert old in text
         path.write_text(text.replace(old, new, 1))
         with pytest.raises(InputError, match="no file of `gdp compare`"):
             read_results(path)

@@ -91,7 +91,8 @@ def _placement_is_free(path: tuple[str | int, ...]) -> bool:
 
 def _comparisons_of_placers() -> Sequence[Files]:
     settings = {"policy": "gdp-tiny", "samples": 8, "budget": 8, "objective": "step_time", "dispatch": None}
-    cell = {"workload": "a", "cluster": "p100x2", "num_ops": 10, "bound_s": 0.5, "bound": "work", "serial_s": 2.0, "longest_path_s": 0.25}
+    of_what = {"workload": "a", "cluster": "p100x2", "graph_sha256": "0a" * 32, "cluster_sha256": "1b" * 32}
+    cell = {**of_what, "num_ops": 10, "bound_s": 0.5, "bound": "work", "serial_s": 2.0, "longest_path_s": 0.25}
     of_cell = {"workload": "a", "cluster": "p100x2", "placer": "metis", "seed": 0, "wall_s": 0.25}
     ran = {"status": "ok", "detail": "", "seconds": 0.75, "evaluations": 8, "devices_used": 2, "transfers": 3, "transferred_bytes": 4096}
     curve = {"busy_share": 0.5, "improved_at": [1, 5], "best_s": [1.0, 0.75]}
@@ -106,7 +107,7 @@ def _comparisons_of_placers() -> Sequence[Files]:
         "improved_at": [],
         "best_s": [],
     }
-    head = {"format": 2, "settings": settings, "environment": {"python": "3.11"}}
+    head = {"format": 3, "settings": settings, "environment": {"python": "3.11"}}
     other = {**cell, "cluster": "p100x4", "bound_s": None}
     documents = [
         {**head, "cells": [cell, other], "rows": [{**of_cell, **ran, **curve}, failed]},

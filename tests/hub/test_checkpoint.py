@@ -174,6 +174,12 @@ def test_saving_is_all_or_nothing(tmp_path: Path, folder: Path) -> None:
         next(broken.parameters()).view(-1)[0] = math.nan
     with pytest.raises(InputError, match="not a finite number"):
         gdp.hub.save_checkpoint(folder, broken, card=CARD, replace=True)
+    (tmp_path / "a-file").touch()
+    (tmp_path / "a-link").symlink_to(folder)
+    for name, kind in (("a-file", "file"), ("a-link", "link")):
+        with pytest.raises(InputError, match=f"{name} is a {kind}; move it away"):
+            gdp.hub.save_checkpoint(tmp_path / name, small_policy(), card=CARD, replace=True)
+        (tmp_path / name).unlink()
     with pytest.raises(ValueError, match="JSON compliant"):
         gdp.hub.save_checkpoint(folder, small_policy(), card=CARD, metrics={"loss": math.nan}, replace=True)
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before

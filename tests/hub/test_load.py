@@ -1,5 +1,6 @@
 """Names of policies, and the way to and from a hub, which here runs on the loopback interface."""
 
+import hashlib
 import json
 import os
 import re
@@ -152,8 +153,12 @@ def test_names_that_are_no_policy(tmp_path: Path) -> None:
         gdp.hub.load(tmp_path)
 
 
-def test_a_folder_is_named_by_its_weights(tmp_path: Path) -> None:
+def test_a_folder_is_named_by_all_that_its_policy_is(tmp_path: Path) -> None:
     folder = small_checkpoint(tmp_path / "small-v1")
     resolved = gdp.hub.resolve(str(folder))
     assert (resolved.folder, resolved.name) == (folder, str(folder))
-    assert resolved.revision == read_config(folder).facts.weights_sha256
+    assert resolved.revision == read_config(folder).revision == hashlib.sha256((folder / "config.json").read_bytes()).hexdigest()
+    config = json.loads((folder / "config.json").read_text())
+    config["policy"]["finish_prior"] += 1.0  # the same weights, another policy
+    (folder / "config.json").write_text(json.dumps(config))
+    assert gdp.hub.resolve(str(folder)).revision != resolved.revision

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from safetensors.numpy import load_file, save_file
 
 from gdp.cluster import Cluster, preset
 from gdp.errors import InputError
@@ -158,7 +159,7 @@ def test_targets_are_found_once_and_are_the_same_in_any_order(tmp_path: Path) ->
     for number in (2, 0):
         other.search(number)
     for number in (0, 2):
-        assert (tmp_path / "one" / f"{number}.npy").read_bytes() == (tmp_path / "other" / f"{number}.npy").read_bytes()
+        assert (tmp_path / "one" / f"{number}.safetensors").read_bytes() == (tmp_path / "other" / f"{number}.safetensors").read_bytes()
         task_of, best = one(number)
         assert best.measurement.step_time_s <= 1.2 * task_of.reference_s
         assert (task_of.grouping.expand(best.group_device.numpy().astype(np.int32)) == best.device).all()
@@ -172,16 +173,20 @@ def test_a_judge_that_is_given_is_asked(tmp_path: Path) -> None:
         targets = pool(tmp_path / str(run), num_ops=200)
         for number in range(3):
             targets.search(number, judge=judge)
-        found.append(b"".join((tmp_path / str(run) / f"{number}.npy").read_bytes() for number in range(3)))
+        found.append(b"".join((tmp_path / str(run) / f"{number}.safetensors").read_bytes() for number in range(3)))
     assert found[1] == found[2] and len(set(found)) == 3
 
 
 def test_a_target_that_is_not_its_tasks_is_refused(tmp_path: Path) -> None:
     targets = pool(tmp_path)
-    for wrong in (np.zeros(7, np.int16), np.full(10_000, 99, np.int16)):
-        np.save(tmp_path / "1.npy", wrong)
-        with pytest.raises(InputError, match="1.npy does not fit"):
+    targets.search(1)
+    num_ops = len(load_file(tmp_path / "1.safetensors")["device"])
+    for wrong, told in ((np.zeros(num_ops + 1, np.int16), "of shape"), (np.full(num_ops, 99, np.int16), "does not fit task")):
+        save_file({"device": wrong}, tmp_path / "1.safetensors")
+        with pytest.raises(InputError, match=f"1.safetensors.* {told}"):
             targets(1)
+    targets.search(1)
+    assert targets(1) is not None
 
 
 def test_every_task_is_imitated_before_one_is_again() -> None:

@@ -95,6 +95,15 @@ def test_nothing_to_learn_from_is_refused():
         next(teach(network(), [stuck, JudgedMoves.none()], config=CONFIG, generator=torch.Generator()))
 
 
+def test_teaching_that_diverges_ends(known):
+    one = network()
+    with torch.no_grad():
+        next(one.parameters()).mul_(1e38)
+    with pytest.raises(InputError, match="teaching the judge has diverged"):
+        for _ in teach(one, known, config=CONFIG, generator=torch.Generator()):
+            pass
+
+
 @pytest.mark.parametrize(
     "wrong", [{"rounds": -1}, {"tasks_per_round": 0}, {"max_ops": 50}, {"learning_rate": 0.0}, {"min_evaluations": 900}]
 )

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from gdp.errors import InputError
 from gdp.learn.config import RewardConfig
 from gdp.learn.loop import learn
 from gdp.learn.ppo import ppo_loss
@@ -69,6 +70,16 @@ def test_two_runs_are_equal_to_the_last_bit() -> None:
     untimed = [{name: value for name, value in update.metrics.items() if not name.startswith("time/")} for update in first]
     assert untimed == [{name: value for name, value in update.metrics.items() if not name.startswith("time/")} for update in second]
     assert len(untimed) == 5
+
+
+def test_a_run_that_diverges_ends_before_its_weights_are_spoilt() -> None:
+    state = learner(0)
+    with torch.no_grad():
+        next(state.policy.parameters()).mul_(1e38)
+    before = [parameter.clone() for parameter in state.policy.parameters()]
+    with pytest.raises(InputError, match="training has diverged: after 0 steps of imitation and 1 updates"):
+        _updates(state, [_four_decisions()], learn_config(updates=3))
+    assert all(torch.equal(old, new) for old, new in zip(before, state.policy.parameters(), strict=True))
 
 
 def test_patience_ends_a_run_that_has_found_its_best() -> None:

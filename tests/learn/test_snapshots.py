@@ -2,6 +2,7 @@
 
 import hashlib
 import io
+import json
 import os
 import pickle
 import signal
@@ -19,7 +20,7 @@ from gdp.learn.config import RewardConfig
 from gdp.learn.imitation import ImitationConfig, as_target, imitate, searched
 from gdp.learn.learner import Learner
 from gdp.learn.loop import learn
-from gdp.learn.snapshots import lock_folder, restore_snapshot, save_snapshot
+from gdp.learn.snapshots import lock_folder, read_snapshot, restore_snapshot, save_snapshot
 from gdp.learn.sources import FixedTasks
 from gdp.learn.task import relative_reward
 from tests.learn.problems import learn_config, learner, task, two_chains, two_devices
@@ -149,3 +150,51 @@ def test_a_folder_belongs_to_one_run(tmp_path: Path) -> None:
         assert held.returncode != 0 and "another run is at work" in held.stderr
     with lock_folder(tmp_path):
         pass
+
+
+def test_a_lock_that_is_no_file_of_its_own_is_refused_and_what_it_leads_to_left_alone(tmp_path: Path) -> None:
+    victim = tmp_path / "victim"
+    victim.write_text("precious")
+    for number, make in enumerate((lambda lock: lock.symlink_to(victim), os.mkfifo, Path.mkdir)):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        make(folder / ".lock")
+        with pytest.raises(InputError, match=r"\.lock is not a regular file|cannot write"), lock_folder(folder):
+            pass
+    assert victim.read_text() == "precious"
+
+
+def test_a_pipe_or_a_huge_hole_for_a_snapshot_is_refused(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with open(tmp_path / "hole", "wb") as file:
+        file.truncate(2**40)
+    for name, told in (("pipe", "not a regular file"), ("hole", "at most")):
+        with pytest.raises(InputError, match=told):
+            restore_snapshot(tmp_path / name, learner(0), run="one")
+
+
+@pytest.mark.parametrize("name", ["update", "imitation_step", "evaluations", "last_improvement"])
+@pytest.mark.parametrize("value", [-1, 1.0, "1", True, None, 10**400])
+def test_a_counter_that_is_no_count_is_refused(tmp_path: Path, name: str, value: object) -> None:
+    _forged(tmp_path / "s.pt", document={name: value})
+    with pytest.raises(InputError, match="cannot be read: ValueError: .* is no count"):
+        restore_snapshot(tmp_path / "s.pt", learner(0), run="test")
+
+
+def test_a_state_of_the_optimiser_for_other_weights_is_refused(tmp_path: Path) -> None:
+    _forged(tmp_path / "s.pt", momentum=torch.zeros(3))
+    with pytest.raises(InputError, match="not that of the policy's weights"):
+        restore_snapshot(tmp_path / "s.pt", learner(0), run="test")
+
+
+def _forged(path: Path, *, document: dict[str, object] | None = None, momentum: torch.Tensor | None = None) -> None:
+    """A snapshot that somebody has changed, with a hash that fits."""
+    run(learner(0), updates=1, snapshot=path)
+    content = read_snapshot(path)
+    content["document"] = json.dumps(json.loads(content["document"]) | (document or {}))
+    if momentum is not None:
+        for state in content["optimizer"]["state"].values():
+            state["exp_avg"] = momentum
+    data = io.BytesIO()
+    torch.save(content, data)
+    path.write_bytes(hashlib.sha256(data.getvalue()).digest() + data.getvalue())

@@ -58,6 +58,30 @@ def test_more_candidates_are_never_worse():
     assert times == sorted(times, reverse=True) and times[-1] < times[0]
 
 
+def test_a_graph_of_more_groups_than_were_taught_is_decided_coarsely_by_every_second_candidate(monkeypatch):
+    gdp, tried = policy(), []
+
+    class Seen(Counting):
+        def batch(self, graph: Graph, cluster: Cluster, device: np.ndarray) -> MeasurementBatch:
+            tried.append(device.copy())
+            return super().batch(graph, cluster, device)
+
+    placer(gdp, num_samples=9, seed=3, runtime=Seen())(GRAPH, CLUSTER)
+    monkeypatch.setattr("gdp.policy.placer.TAUGHT_GROUPS", coarsen(GRAPH).num_groups - 1)
+    monkeypatch.setattr("gdp.policy.placer.COARSE_GROUPS", 5)
+    placer(gdp, num_samples=9, seed=3, runtime=Seen())(GRAPH, CLUSTER)
+    every, mixed = tried
+    assert np.array_equal(mixed[::2], every[:5])
+    grouping = coarsen(GRAPH, max_groups=5)
+    x = featurize(GRAPH, CLUSTER, grouping, gdp.features)
+    coarse = candidates(gdp, GRAPH, grouping, x, num_samples=4, generator=torch.Generator().manual_seed(3))
+    assert np.array_equal(mixed[1::2], grouping.expand(coarse.numpy().astype(np.int32)))
+    tried.clear()
+    placer(gdp, num_samples=4, seed=3, runtime=Seen())(GRAPH, CLUSTER)
+    assert np.array_equal(tried[0], mixed[:4]), "those of fewer are among those of more"
+    assert np.array_equal(placer(gdp, num_samples=1)(GRAPH, CLUSTER).device, every[0])
+
+
 def test_candidates_are_counted_and_seeded():
     runtime, gdp = Counting(), policy()
     placement = placer(gdp, num_samples=8, seed=3, runtime=runtime)(GRAPH, CLUSTER)

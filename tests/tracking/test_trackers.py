@@ -1,4 +1,5 @@
 import json
+import os
 import struct
 import time
 from pathlib import Path
@@ -34,12 +35,20 @@ def test_a_run_that_continues_holds_every_step_once(tmp_path: Path) -> None:
     assert _lines(path) == [{"step": 1, "a": 1.0}, {"step": 2, "a": 2.0}, {"step": 3, "a": 3.5}]
 
 
+def test_a_pipe_in_the_place_of_the_file_is_refused(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "m.jsonl")
+    with pytest.raises(InputError, match="not a regular file; move it away"):
+        JsonlTracker(tmp_path / "m.jsonl", resume_step=0)
+
+
 def test_what_is_no_line_of_a_run_is_dropped_and_a_folder_refused(tmp_path: Path) -> None:
     path = tmp_path / "m.jsonl"
-    path.write_bytes(b'{"step": 1, "a": 1.0}\n[1]\n{}\n3\nnull\n{"step": "x"}\n{"step": true}\n\xff\xfe\n{"step": 2, "a": 2.0}\n')
+    path.write_bytes(
+        b'{"step": 1, "a": 1.0}\n[1]\n{}\n3\nnull\n{"step": "x"}\n{"step": true}\n{"step": 1, "a": NaN}\n\xff\xfe\n{"step": 2, "a": 2.0}\n'
+    )
     JsonlTracker(path, resume_step=2).close()
     assert _lines(path) == [{"step": 1, "a": 1.0}, {"step": 2, "a": 2.0}]
-    with pytest.raises(InputError, match="cannot read"):
+    with pytest.raises(InputError, match="not a regular file"):
         JsonlTracker(tmp_path, resume_step=2)
 
 
