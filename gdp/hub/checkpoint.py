@@ -31,7 +31,7 @@ from gdp.plain_json import parse_json
 from gdp.policy.config import PolicyConfig
 from gdp.policy.policy import Policy
 
-SCHEMA = 1
+SCHEMA = 2
 """Of `config.json`; raised when an older reader would misunderstand a newer file."""
 
 CONFIG, WEIGHTS, CARD, METRICS, TRAIN_CONFIG = "config.json", "model.safetensors", "README.md", "metrics.json", "train_config.yaml"
@@ -92,7 +92,11 @@ def save_checkpoint(
         "features": dataclasses.asdict(policy.features),
         **dataclasses.asdict(facts),
     }
-    contents = {CONFIG: _json(document), WEIGHTS: weights, CARD: to_markdown(card, facts).encode()}
+    contents = {
+        CONFIG: _json(document | {"config_sha256": config_sha256(document)}),
+        WEIGHTS: weights,
+        CARD: to_markdown(card, facts).encode(),
+    }
     if metrics is not None:
         contents[METRICS] = _json(metrics)
     if train_config is not None:
@@ -150,6 +154,8 @@ def read_config(folder: Path) -> CheckpointConfig:
             f"{path} is wrong at {place}: {first['msg']}; it must be as `gdp` {gdp.__version__} writes it, see docs/checkpoints.md"
         ) from error
     values = document.model_dump(by_alias=False)
+    if values["config_sha256"] != config_sha256(raw):
+        raise InputError(f"{path} is not what was written: its config_sha256 is of another content; fetch the checkpoint again")
     facts = WeightsFacts(**{field.name: values[field.name] for field in dataclasses.fields(WeightsFacts)})
     _check_sizes(values["policy"] | values["features"], path)
     try:
@@ -159,6 +165,12 @@ def read_config(folder: Path) -> CheckpointConfig:
     return CheckpointConfig(
         architecture=values["architecture"], policy=policy, features=features, facts=facts, revision=hashlib.sha256(data).hexdigest()
     )
+
+
+def config_sha256(document: Mapping[str, Any]) -> str:
+    """Of all that `config.json` says but this: keys sorted, no spaces. A single changed byte in an architecture, a prior or the vocabulary is a changed policy."""
+    said = {name: value for name, value in document.items() if name != "config_sha256"}
+    return hashlib.sha256(json.dumps(said, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()).hexdigest()
 
 
 def _document() -> type[BaseModel]:
@@ -171,7 +183,7 @@ def _document() -> type[BaseModel]:
         return create_model(record.__name__, __config__=strict, **fields)
 
     fields: dict[str, Any] = {
-        "format": (Literal[1], Field(alias="schema")),
+        "format": (Literal[2], Field(alias="schema")),
         "library": (Literal["gdp"], ...),
         "library_version": (Annotated[str, Field(max_length=100)], ...),
         "architecture": (Annotated[str, Field(max_length=100)], ...),
@@ -180,6 +192,7 @@ def _document() -> type[BaseModel]:
         "num_parameters": (Annotated[int, Field(ge=1, le=MAX_WEIGHTS_BYTES)], ...),
         "weights_bytes": (Annotated[int, Field(ge=1, le=MAX_WEIGHTS_BYTES)], ...),
         "weights_sha256": (Annotated[str, Field(pattern="^[0-9a-f]{64}$")], ...),
+        "config_sha256": (Annotated[str, Field(pattern="^[0-9a-f]{64}$")], ...),
     }
     return create_model("CheckpointDocument", __config__=strict, **fields)
 

@@ -21,7 +21,7 @@ from gdp.cluster import preset
 from gdp.errors import InputError
 from gdp.features.config import FeatureConfig
 from gdp.features.featurize import featurize
-from gdp.hub.checkpoint import MAX_CONFIG_BYTES, check_readable, read_config
+from gdp.hub.checkpoint import MAX_CONFIG_BYTES, check_readable, config_sha256, read_config
 from gdp.policy.config import PolicyConfig
 from gdp.workloads.synthetic import layered
 from tests.hub.example_checkpoint import CARD, small_checkpoint, small_policy
@@ -35,7 +35,7 @@ def folder(tmp_path: Path) -> Path:
 def change_config(folder: Path, change: Callable[[dict[str, Any]], None]) -> None:
     document = json.loads((folder / "config.json").read_text())
     change(document)
-    (folder / "config.json").write_text(json.dumps(document))
+    (folder / "config.json").write_text(json.dumps(document | {"config_sha256": config_sha256(document)}))
 
 
 def change_weights(folder: Path, change: Callable[[dict[str, torch.Tensor]], None]) -> None:
@@ -67,7 +67,8 @@ def test_a_loaded_policy_decides_bit_by_bit_as_the_saved_one(folder: Path) -> No
 
 
 REFUSED_CONFIGS: dict[str, tuple[Callable[[dict[str, Any]], None], str]] = {
-    "newer": (lambda d: d.update(schema=2), "schema 2, newer than 1"),
+    "newer": (lambda d: d.update(schema=3), "schema 3, newer than 2"),
+    "older": (lambda d: d.update(schema=1), "wrong at schema"),
     "no schema": (lambda d: d.pop("schema"), "wrong at schema"),
     "unknown field": (lambda d: d.update(surprise=1), "wrong at surprise"),
     "unknown size": (lambda d: d["policy"].update(surprise=1), "wrong at policy.surprise"),
@@ -128,6 +129,29 @@ def test_a_changed_byte_is_noticed(folder: Path) -> None:
     data[-1] ^= 1
     path.write_bytes(data)
     with pytest.raises(InputError, match="damaged or was changed"):
+        gdp.hub.load(folder)
+
+
+def test_every_changed_byte_of_the_config_that_changes_what_it_says_is_noticed(folder: Path) -> None:
+    path = folder / "config.json"
+    data, said = path.read_bytes(), json.loads(path.read_bytes())
+    for position in range(len(data)):
+        for flip in (1, 2, 16):
+            changed = data[:position] + bytes([data[position] ^ flip]) + data[position + 1 :]
+            path.write_bytes(changed)
+            try:
+                read_config(folder)
+            except InputError:
+                continue
+            assert json.loads(changed) == said, f"byte {position}: {changed[position - 20 : position + 20]!r}"
+
+
+def test_a_changed_prior_is_told_from_the_one_that_was_saved(folder: Path) -> None:
+    path = folder / "config.json"
+    document = json.loads(path.read_text())
+    document["policy"]["finish_prior"] += 1.0
+    path.write_text(json.dumps(document))
+    with pytest.raises(InputError, match="is not what was written"):
         gdp.hub.load(folder)
 
 

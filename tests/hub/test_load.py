@@ -13,7 +13,7 @@ import pytest
 
 import gdp.hub
 from gdp.errors import InputError
-from gdp.hub.checkpoint import read_config
+from gdp.hub.checkpoint import config_sha256, read_config
 from tests.hub.example_checkpoint import small_checkpoint
 from tests.hub.loopback_hub import Store, loopback_hub
 
@@ -160,5 +160,5 @@ def test_a_folder_is_named_by_all_that_its_policy_is(tmp_path: Path) -> None:
     assert resolved.revision == read_config(folder).revision == hashlib.sha256((folder / "config.json").read_bytes()).hexdigest()
     config = json.loads((folder / "config.json").read_text())
     config["policy"]["finish_prior"] += 1.0  # the same weights, another policy
-    (folder / "config.json").write_text(json.dumps(config))
+    (folder / "config.json").write_text(json.dumps(config | {"config_sha256": config_sha256(config)}))
     assert gdp.hub.resolve(str(folder)).revision != resolved.revision
