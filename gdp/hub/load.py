@@ -6,7 +6,8 @@ from pathlib import Path
 
 from gdp.bundled import bundled
 from gdp.errors import InputError, nearest_name_hint
-from gdp.hub.checkpoint import CONFIG, FILES, load_checkpoint, read_config
+from gdp.hub.checkpoint import CONFIG, FILES, MAX_CONFIG_BYTES, load_checkpoint, read_config
+from gdp.hub.repository import Repository, download
 from gdp.policy.policy import Policy
 
 
@@ -63,40 +64,11 @@ def _looks_like_repository(name: str) -> bool:
 
 
 def _from_hub(name: str) -> Resolved:
-    from huggingface_hub import constants, parse_hf_uri, snapshot_download
-    from huggingface_hub.errors import (
-        HfUriError,
-        HFValidationError,
-        LocalEntryNotFoundError,
-        RepositoryNotFoundError,
-        RevisionNotFoundError,
-    )
-
-    try:
-        uri = parse_hf_uri(name if name.startswith("hf://") else f"hf://{name}")
-    except (HfUriError, HFValidationError) as error:
-        raise InputError(
-            f"{name!r} does not name a model on the Hugging Face Hub ({error}); write org/name or org/name@revision"
-        ) from error
-    if uri.type != "model" or uri.path_in_repo:
-        raise InputError(f"{name!r} does not name a model repository as a whole; write org/name or org/name@revision")
-    try:
-        folder = Path(snapshot_download(uri.id, revision=uri.revision, allow_patterns=list(FILES)))
-    except RevisionNotFoundError as error:
-        raise InputError(
-            f"the policy {uri.id} has no revision {uri.revision!r} on the Hugging Face Hub; look up its branches and tags there"
-        ) from error
-    except RepositoryNotFoundError as error:
-        raise InputError(
-            f"there is no policy {uri.id} on the Hugging Face Hub, or you may not see it; check the name, or log in with `hf auth login`"
-        ) from error
-    except LocalEntryNotFoundError as error:
-        raise InputError(
-            f"the policy {name} is not in the cache {constants.HF_HUB_CACHE} and the Hugging Face Hub cannot be reached; "
-            f"run `gdp hub pull {name}` on a connected machine and copy that folder here, or give a checkpoint folder or a bundled policy"
-        ) from error
-    except Exception as error:  # also what the Hub's library passes on from its transport, of a type that changes from version to version
-        raise InputError(f"the policy {name} cannot be downloaded: {str(error).splitlines()[0] if str(error) else error!r}") from error
+    """Looks at `config.json` before the weights are fetched, so that another program's model is refused at once, and of the weights no more is taken than it promises."""
+    repository = Repository.named(name, "model")
+    folder = download(repository, files=[CONFIG], max_bytes=MAX_CONFIG_BYTES)
     if not os.path.isfile(folder / CONFIG):
-        raise InputError(f"the repository {uri.id} has no {CONFIG}: it holds no gdp policy, or another program's")
-    return Resolved(folder=folder, name=uri.id, revision=folder.name)
+        raise InputError(f"the repository {repository.id} has no {CONFIG}: it holds no gdp policy, or another program's")
+    config, commit = read_config(folder), dataclasses.replace(repository, revision=folder.name)
+    folder = download(commit, files=FILES, max_bytes=config.facts.weights_bytes + len(FILES) * MAX_CONFIG_BYTES)
+    return Resolved(folder=folder, name=repository.id, revision=folder.name)

@@ -2,10 +2,7 @@
 
 import hashlib
 import json
-import os
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,49 +13,13 @@ from gdp.errors import InputError
 from gdp.hub.checkpoint import config_sha256, read_config
 from tests.hub.example_checkpoint import small_checkpoint
 from tests.hub.loopback_hub import Store, loopback_hub
-
-ROOT = Path(__file__).resolve().parents[2]
-
-ANSWER = """
-import json, sys
-import gdp.hub
-from gdp.errors import InputError
-from pathlib import Path
-answers = []
-for line in sys.argv[1:]:
-    try:
-        answers.append(["ok", str(eval(line))])
-    except InputError as error:
-        answers.append(["refused", str(error)])
-print(json.dumps(answers))
-"""
-"""The Hub's address is read when its library is imported: every scene is a process of its own."""
+from tests.hub.scene import scene
 
 
 @pytest.fixture(scope="module")
 def hub() -> Iterator[tuple[str, Store]]:
     with loopback_hub() as running:
         yield running
-
-
-def scene(address: str, home: Path, *lines: str, token: bool = True, offline: bool = False) -> list[tuple[str, str]]:
-    """What each expression yields in a process that knows the hub at `address`."""
-    kept = {key: value for key, value in os.environ.items() if not key.startswith("HF_")}
-    settings = {
-        "HF_ENDPOINT": address,
-        "HF_HOME": str(home),
-        "HF_HUB_DISABLE_XET": "1",
-        "HF_HUB_DISABLE_TELEMETRY": "1",
-        "HF_HUB_DISABLE_PROGRESS_BARS": "1",
-    }
-    settings |= {"HF_TOKEN": "hf_test"} if token else {}
-    settings |= {"HF_HUB_OFFLINE": "1"} if offline else {}
-    done = subprocess.run(
-        [sys.executable, "-c", ANSWER, *lines], capture_output=True, text=True, timeout=120, cwd=home.parent,
-        env=kept | settings | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    return [tuple(answer) for answer in json.loads(done.stdout.splitlines()[-1])]
 
 
 @pytest.mark.slow
@@ -129,7 +90,7 @@ def test_pushing_is_refused(hub: tuple[str, Store], tmp_path: Path) -> None:
     folder = small_checkpoint(tmp_path / "small-v1")
     with pytest.raises(InputError, match="write org/name"):
         gdp.hub.push(folder, "../etc")
-    [stranger] = scene(address, tmp_path / "stranger", f"gdp.hub.push(Path({str(folder)!r}), 'org/x')", token=False)
+    [stranger] = scene(address, tmp_path / "stranger", f"gdp.hub.push(Path({str(folder)!r}), 'org/x')", token=None)
     assert stranger[0] == "refused" and "hf auth login" in stranger[1]
     [alone] = scene("http://127.0.0.1:9", tmp_path / "alone", f"gdp.hub.push(Path({str(folder)!r}), 'org/x')")
     assert alone[0] == "refused" and "cannot be reached" in alone[1]
