@@ -31,8 +31,8 @@ from gdp.cli.policy_placers import NamedPolicy
 from gdp.cli.report_data import environment
 from gdp.cluster import preset
 from gdp.compare.asking import candidates
-from gdp.hub import Card, Result, load_checkpoint, save_checkpoint
-from gdp.hub.checkpoint import read_config
+from gdp.hub.card import Card, Result
+from gdp.hub.checkpoint import load_checkpoint, read_config, save_checkpoint
 from gdp.hub.load import resolve
 from gdp.placement import Placer
 from gdp.runtime.simulator import Simulator

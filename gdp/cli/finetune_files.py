@@ -16,8 +16,8 @@ from gdp.candidate import Candidate
 from gdp.cli.report_data import section
 from gdp.cli.run_folder import source_commit, without_run_dir
 from gdp.cli.runtimes import Judges
-from gdp.hub import Card, save_checkpoint
-from gdp.hub.card import base_model_of
+from gdp.hub.card import Card, base_model_of
+from gdp.hub.checkpoint import save_checkpoint
 from gdp.learn.finetune import FinetuneResult
 from gdp.learn.task import Task
 from gdp.measurement import Measurement, Objective, Status

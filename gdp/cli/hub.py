@@ -1,30 +1,44 @@
-"""`gdp hub`: list, pull and push policies."""
+"""`gdp hub`: list, show, pull and push policies."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.table import Table
 
 app = typer.Typer(help="Policies: those that are bundled, and the Hugging Face Hub.", no_args_is_help=True)
+
+Name = Annotated[str, typer.Argument(help="a bundled name, a folder, org/name@revision, or hf://org/name@revision")]
 
 
 @app.command("list")
 def list_() -> None:
-    """List the policies that travel with gdp."""
-    from gdp.hub.load import available
+    """List the policies that can be loaded without network: those that travel with gdp, and those in the Hugging Face cache."""
+    from gdp.hub.inventory import inventory
 
-    for name in available():
-        typer.echo(name)
+    table = Table(box=None, pad_edge=False)
+    for column in ("policy", "where", "parameters", "bytes"):
+        table.add_column(column, justify="right" if column in ("parameters", "bytes") else "left", overflow="fold")
+    for one in inventory():
+        table.add_row(one.name, one.where, str(one.num_parameters), str(one.weights_bytes))
+    Console(highlight=False).print(table)
 
 
 @app.command()
-def pull(name: Annotated[str, typer.Argument(help="org/name@revision, or hf://org/name@revision")]) -> None:
-    """Download a policy into the Hugging Face cache, check it, and print its folder."""
-    from gdp.hub.load import load, resolve
+def card(name: Name) -> None:
+    """Print the card of a policy: what it is, how it was made, what it was measured to do."""
+    from gdp.hub.load import card as text_of
 
-    resolved = resolve(name)
-    load(str(resolved.folder))
+    typer.echo(text_of(name))
+
+
+@app.command()
+def pull(name: Name) -> None:
+    """Download a policy into the Hugging Face cache, check it, and print its folder."""
+    from gdp.hub.load import pull as pulled
+
+    resolved = pulled(name)
     Console(soft_wrap=True, highlight=False).print(f"{resolved.name} at revision {resolved.revision} in {resolved.folder}", markup=False)
 
 

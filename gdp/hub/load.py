@@ -4,9 +4,10 @@ import dataclasses
 import os
 from pathlib import Path
 
+from gdp.bounded_file import read_bounded
 from gdp.bundled import bundled
 from gdp.errors import InputError, nearest_name_hint
-from gdp.hub.checkpoint import CONFIG, FILES, MAX_CONFIG_BYTES, load_checkpoint, read_config
+from gdp.hub.checkpoint import CARD, CONFIG, FILES, MAX_CONFIG_BYTES, load_checkpoint, read_config
 from gdp.hub.repository import Repository, download
 from gdp.policy.policy import Policy
 
@@ -31,6 +32,21 @@ def available() -> tuple[str, ...]:
 def load(name_or_path: str | Path) -> Policy:
     """The policy that a bundled name, a folder, `org/name@revision` or `hf://org/name@revision` names. Raises `InputError` as `resolve` and `load_checkpoint` do."""
     return load_checkpoint(resolve(name_or_path).folder)
+
+
+def pull(name_or_path: str | Path) -> Resolved:
+    """Where a policy lies, downloaded if need be and checked by loading it. Raises `InputError` as `load` does."""
+    resolved = resolve(name_or_path)
+    load_checkpoint(resolved.folder)
+    return resolved
+
+
+def card(name_or_path: str | Path) -> str:
+    """The card of a policy, Markdown. Raises `InputError` when there is no such policy, or it has none."""
+    path = resolve(name_or_path).folder / CARD
+    return read_bounded(path, what="the card", advice="a policy without one can still be loaded", max_bytes=MAX_CONFIG_BYTES).decode(
+        errors="replace"
+    )
 
 
 def resolve(name_or_path: str | Path) -> Resolved:

@@ -15,9 +15,7 @@ def push(folder: Path, repository: str, *, private: bool = False, create_pr: boo
     """
     load_checkpoint(folder)
     if not (folder / CARD).is_file():
-        raise InputError(
-            f"the checkpoint {folder} has no card {CARD}; nobody can judge a policy without one: save it with gdp.hub.save_checkpoint"
-        )
+        raise InputError(f"the checkpoint {folder} has no card {CARD}; nobody can judge a policy without one: save it with gdp.hub.save")
     target = Repository.named(repository, "model")
     files = [name for name in FILES if (folder / name).is_file()]
     size = sum((folder / name).stat().st_size for name in files)

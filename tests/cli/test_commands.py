@@ -21,9 +21,8 @@ from gdp.cli.placers import PLACERS, SEEDED
 from gdp.cluster import preset, read_cluster, write_cluster
 from gdp.compare.results import read_results, write_results
 from gdp.features.config import FeatureConfig
-from gdp.hub import save_checkpoint
 from gdp.hub.card import Card
-from gdp.hub.checkpoint import load_checkpoint, read_config
+from gdp.hub.checkpoint import load_checkpoint, read_config, save_checkpoint
 from gdp.placement import read_placement
 from gdp.policy.config import PolicyConfig
 from gdp.policy.policy import Policy

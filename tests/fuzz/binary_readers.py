@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 
 from gdp.capture.parquet import read_graphs, write_graphs
-from gdp.hub import save_checkpoint
-from gdp.hub.checkpoint import CONFIG, WEIGHTS, load_checkpoint
+from gdp.hub.checkpoint import CONFIG, WEIGHTS, load_checkpoint, save_checkpoint
 from gdp.policy.policy import Policy
 from gdp.workloads.known_optimum import fork_join
 from gdp.workloads.synthetic import layered

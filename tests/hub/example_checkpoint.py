@@ -5,7 +5,8 @@ from pathlib import Path
 import torch
 
 from gdp.features.config import FeatureConfig
-from gdp.hub import Card, Result, save_checkpoint
+from gdp.hub.card import Card, Result
+from gdp.hub.checkpoint import save_checkpoint
 from gdp.policy.config import PolicyConfig
 from gdp.policy.policy import Policy
 

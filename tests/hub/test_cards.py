@@ -9,6 +9,7 @@ import yaml
 import gdp.hub
 from gdp.bundled import bundled
 from gdp.hub.checkpoint import FILES, read_config
+from gdp.hub.load import available
 
 FOLDERS = sorted(path for path in bundled("checkpoints").iterdir() if path.is_dir())
 MAX_BUNDLED_BYTES = 8 * 2**20
@@ -37,6 +38,12 @@ def test_the_card_is_true(folder: Path) -> None:
     assert {path.name for path in folder.iterdir()} <= set(FILES)
 
 
+def test_they_can_be_shown() -> None:
+    for folder in FOLDERS:
+        assert gdp.hub.card(folder.name) == (folder / "README.md").read_text()
+    assert [one.name for one in gdp.hub.list() if one.where == "bundled"] == [folder.name for folder in FOLDERS]
+
+
 def test_they_are_light_and_listed() -> None:
-    assert gdp.hub.available() == tuple(folder.name for folder in FOLDERS)
+    assert available() == tuple(folder.name for folder in FOLDERS)
     assert sum(path.stat().st_size for folder in FOLDERS for path in folder.iterdir()) <= MAX_BUNDLED_BYTES

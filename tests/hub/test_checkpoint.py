@@ -22,6 +22,7 @@ from gdp.errors import InputError
 from gdp.features.config import FeatureConfig
 from gdp.features.featurize import featurize
 from gdp.hub.checkpoint import MAX_CONFIG_BYTES, check_readable, config_sha256, read_config
+from gdp.hub.load import available
 from gdp.policy.config import PolicyConfig
 from gdp.workloads.synthetic import layered
 from tests.hub.example_checkpoint import CARD, small_checkpoint, small_policy
@@ -192,22 +193,22 @@ def test_files_that_are_not_what_they_should_be(folder: Path) -> None:
 def test_saving_is_all_or_nothing(tmp_path: Path, folder: Path) -> None:
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
     with pytest.raises(InputError, match="exists already"):
-        gdp.hub.save_checkpoint(folder, small_policy(), card=CARD)
+        gdp.hub.save(folder, small_policy(), card=CARD)
     broken = small_policy()
     with torch.no_grad():
         next(broken.parameters()).view(-1)[0] = math.nan
     with pytest.raises(InputError, match="not a finite number"):
-        gdp.hub.save_checkpoint(folder, broken, card=CARD, replace=True)
+        gdp.hub.save(folder, broken, card=CARD, replace=True)
     (tmp_path / "a-file").touch()
     (tmp_path / "a-link").symlink_to(folder)
     for name, kind in (("a-file", "file"), ("a-link", "link")):
         with pytest.raises(InputError, match=f"{name} is a {kind}; move it away"):
-            gdp.hub.save_checkpoint(tmp_path / name, small_policy(), card=CARD, replace=True)
+            gdp.hub.save(tmp_path / name, small_policy(), card=CARD, replace=True)
         (tmp_path / name).unlink()
     with pytest.raises(ValueError, match="JSON compliant"):
-        gdp.hub.save_checkpoint(folder, small_policy(), card=CARD, metrics={"loss": math.nan}, replace=True)
+        gdp.hub.save(folder, small_policy(), card=CARD, metrics={"loss": math.nan}, replace=True)
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
-    gdp.hub.save_checkpoint(folder, small_policy(seed=1), card=CARD, replace=True)
+    gdp.hub.save(folder, small_policy(seed=1), card=CARD, replace=True)
     assert sorted(path.name for path in folder.iterdir()) == ["README.md", "config.json", "model.safetensors"]
     assert [path.name for path in tmp_path.iterdir()] == [folder.name]
     assert torch.equal(next(gdp.hub.load(folder).parameters()), next(small_policy(seed=1).parameters()))
@@ -264,9 +265,9 @@ def test_hostile_shapes_of_weights_are_refused(folder: Path, shape: list[int]) -
 def test_a_checkpoint_that_cannot_be_written_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="cannot write .*; name another folder"):
-        gdp.hub.save_checkpoint(tmp_path / "file" / "small-v1", small_policy(), card=CARD)
+        gdp.hub.save(tmp_path / "file" / "small-v1", small_policy(), card=CARD)
 
 
 def test_the_bundled_policies_are_read() -> None:
-    for name in gdp.hub.available():
+    for name in available():
         assert gdp.hub.load(name).config.hidden > 0

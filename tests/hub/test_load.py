@@ -11,6 +11,7 @@ import pytest
 import gdp.hub
 from gdp.errors import InputError
 from gdp.hub.checkpoint import config_sha256, read_config
+from gdp.hub.load import available
 from tests.hub.example_checkpoint import small_checkpoint
 from tests.hub.loopback_hub import Store, loopback_hub
 from tests.hub.scene import scene
@@ -76,8 +77,22 @@ def test_push_pull_revisions_and_the_cache(hub: tuple[str, Store], tmp_path: Pat
     assert nobody[0] == "refused" and "there is no policy org/nobody" in nobody[1] and "hf auth login" in nobody[1]
     assert folder_in_it[0] == "refused" and "as a whole" in folder_in_it[1]
 
-    cached, missing = scene(address, home, fingerprint.format("org/small@v1"), "gdp.hub.load('org/other')", offline=True)
-    assert cached == here
+    pulled, card, listed = scene(
+        address, home,
+        "gdp.hub.pull('org/small@v1').revision",
+        "gdp.hub.card('org/small@v1')",
+        "[(one.name, one.where, one.weights_bytes) for one in gdp.hub.list() if one.name.startswith('org/')]",
+    )  # fmt: skip
+    assert pulled == ("ok", commit)
+    assert card == ("ok", (folder / "README.md").read_text())
+    size = len(store.commits["org/small"][commit]["model.safetensors"])
+    tampered_commit = store.references["org/small"]["main"]
+    assert listed == ("ok", str(sorted((f"org/small@{one}", "cache", size) for one in (commit, tampered_commit))))
+
+    cached, missing, shown = scene(
+        address, home, fingerprint.format("org/small@v1"), "gdp.hub.load('org/other')", "gdp.hub.card('org/small@v1')", offline=True
+    )
+    assert cached == here and shown == card
     assert missing[0] == "refused" and "gdp hub pull org/other" in missing[1]
     unreachable, still_cached = scene("http://127.0.0.1:9", home, "gdp.hub.load('org/other')", fingerprint.format("org/small@v1"))
     assert unreachable[0] == "refused" and "cannot be reached" in unreachable[1]
@@ -101,7 +116,7 @@ def test_pushing_is_refused(hub: tuple[str, Store], tmp_path: Path) -> None:
 
 
 def test_names_that_are_no_policy(tmp_path: Path) -> None:
-    for name in gdp.hub.available():
+    for name in available():
         with pytest.raises(InputError, match=f"did you mean {re.escape(repr(name))}"):
             gdp.hub.load(name[:-1])
     with pytest.raises(InputError, match="no policy is named 'nothing-like-it'"):
