@@ -32,7 +32,7 @@ from gdp.cli.report_data import environment
 from gdp.cluster import preset
 from gdp.compare.asking import candidates
 from gdp.hub.card import Card, Result
-from gdp.hub.checkpoint import load_checkpoint, read_config, save_checkpoint
+from gdp.hub.checkpoint import CONFIG, load_checkpoint, read_config, save_checkpoint
 from gdp.hub.load import resolve
 from gdp.placement import Placer
 from gdp.runtime.simulator import Simulator
@@ -194,6 +194,7 @@ def write_card(folder: Path, cells: list[Cell], *, commit: str, before: Path | N
         f"python train.py experiment={str(config['name']).removeprefix('gdp-')} num_threads={config['num_threads']} seed={config['seed']}"
     )
     ppo = f", then {config['learner']['updates']} updates of PPO" if config["learner"]["updates"] else ""
+    went_on_from = "" if before is None else json.loads((before / CONFIG).read_text())["weights_sha256"][:12]
     reached = {seed: json.loads((seed / "metrics.json").read_text())["valid/sampled_over_simple"] for seed in (folder, *other_seeds)}
     card = Card(
         name=str(config["name"]),
@@ -203,7 +204,7 @@ def write_card(folder: Path, cells: list[Cell], *, commit: str, before: Path | N
         f"The results below are medians over {len(cells[0].policy)} sampling seeds, reproduced by `python benchmarks/zero_shot.py --policy {config['name']}`.",
         recipe=first
         if before is None
-        else f"{first}\npython train.py experiment=judge init={read_config(before).facts.weights_sha256[:12]}  # the policy of the first line",
+        else f"{first}\npython train.py experiment=judge init={went_on_from}  # the policy of the first line",
         commit=commit,
         corpus=f"{config['workload']['num_tasks']} pairs of graph and cluster, {100 * config['workload']['synthetic_fraction']:.0f} % of the graphs synthetic, the "
         "others of the catalog's pretraining split",

@@ -66,6 +66,11 @@ class Card:
             if not (0 < result.step_time_s < math.inf and 0 < result.baseline_s < math.inf):
                 raise InputError(f"the result of {self.name} on {result.workload} has a time that is not positive and finite")
 
+    @property
+    def splits(self) -> tuple[str, ...]:
+        """Those that there are results of, in their order."""
+        return tuple(dict.fromkeys(result.split for result in self.results))
+
     def geometric_mean_ratio(self, split: str) -> float:
         """Of step time to the best simple method's over one split; below 1 is better than it. NaN without results."""
         ratios = [math.log(result.step_time_s / result.baseline_s) for result in self.results if result.split == split]
@@ -91,6 +96,8 @@ def to_markdown(card: Card, facts: WeightsFacts) -> str:
     }
     if card.base_model is not None:
         front |= {"base_model": card.base_model.partition("@")[0], "base_model_relation": "finetune"}
+    if card.results:
+        front["model-index"] = [{"name": card.name, "results": [_of_split(card, split) for split in card.splits]}]
     front["gdp"] = dataclasses.asdict(facts)
     matter = yaml.safe_dump(front, sort_keys=False, allow_unicode=True)
     rows = [
@@ -98,10 +105,7 @@ def to_markdown(card: Card, facts: WeightsFacts) -> str:
         f"{1e3 * r.baseline_s:.4g} ({_cell(r.baseline)}) | {r.step_time_s / r.baseline_s:.3f} |"
         for r in card.results
     ]
-    means = [
-        f"Geometric mean on {split}: {card.geometric_mean_ratio(split):.3f}."
-        for split in dict.fromkeys(result.split for result in card.results)
-    ]
+    means = [f"Geometric mean on {split}: {card.geometric_mean_ratio(split):.3f}." for split in card.splits]
     results = (
         [
             "| workload | cluster | split | evaluations | step time (ms) | best simple method (ms) | ratio |",
@@ -151,6 +155,24 @@ def to_markdown(card: Card, facts: WeightsFacts) -> str:
         "`config.json` holds the architecture and the features with their op vocabulary. Loading is strict and executes nothing.",
     ]
     return f"---\n{matter}---\n" + "\n".join(lines) + "\n"
+
+
+def _of_split(card: Card, split: str) -> dict[str, object]:
+    """An entry of `model-index`, as huggingface-hub's `ModelCard` reads evaluation results."""
+    ratios = [result.step_time_s / result.baseline_s for result in card.results if result.split == split]
+    metrics = {
+        "geometric mean of step time over the best simple method's": card.geometric_mean_ratio(split),
+        "worst step time over the best simple method's": max(ratios),
+    }
+    return {
+        "task": {"type": "graph-ml", "name": "device placement, simulated"},
+        "dataset": {
+            "type": "gdp-catalog",
+            "name": f"{split} split of gdp's catalog, {len(ratios)} pairs of graph and cluster",
+            "split": split,
+        },
+        "metrics": [{"type": "step-time-ratio", "name": name, "value": round(value, 4)} for name, value in metrics.items()],
+    }
 
 
 def _cell(value: str) -> str:
