@@ -54,3 +54,29 @@ def push(
     from gdp.hub.push import push as upload
 
     typer.echo(upload(folder, repository, private=private, create_pr=create_pr, dry_run=dry_run))
+
+
+@app.command("push-corpus")
+def push_corpus(
+    repository: Annotated[str, typer.Argument(help="org/name, a dataset repository")],
+    workloads: Annotated[str, typer.Option(help="names of the catalog, comma-separated; all stored graphs where none is named")] = "",
+    private: Annotated[bool, typer.Option(help="make a new repository private")] = False,
+    create_pr: Annotated[bool, typer.Option(help="open a pull request instead of committing")] = False,
+    dry_run: Annotated[bool, typer.Option(help="check, and say what would be sent")] = False,
+) -> None:
+    """Upload graphs of the catalog to a dataset repository of the Hugging Face Hub."""
+    from gdp.hub.corpus import push_corpus as upload
+
+    names = [name.strip() for name in workloads.split(",") if name.strip()]
+    typer.echo(upload(repository, names, private=private, create_pr=create_pr, dry_run=dry_run))
+
+
+@app.command("pull-corpus")
+def pull_corpus(name: Annotated[str, typer.Argument(help="org/name@revision, or hf://datasets/org/name@revision")]) -> None:
+    """Download a corpus of graphs into the Hugging Face cache, check every graph, and print its folder."""
+    from gdp.hub.corpus import pull_corpus as pulled
+
+    corpus = pulled(name)
+    Console(soft_wrap=True, highlight=False).print(
+        f"{len(corpus.graphs)} graphs of {corpus.name} at revision {corpus.revision} in {corpus.folder}", markup=False
+    )

@@ -14,7 +14,7 @@ from gdp.hub.checkpoint import config_sha256, read_config
 from gdp.hub.load import available
 from tests.hub.example_checkpoint import small_checkpoint
 from tests.hub.loopback_hub import Store, loopback_hub
-from tests.hub.scene import scene
+from tests.hub.scene import Scene
 
 
 @pytest.fixture(scope="module")
@@ -29,11 +29,14 @@ def test_push_pull_revisions_and_the_cache(hub: tuple[str, Store], tmp_path: Pat
     folder = small_checkpoint(tmp_path / "small-v1")
     (folder / "optimizer.pt").write_bytes(b"private")
     home = tmp_path / "home"
+    with Scene(address, home) as scene:
+        _push_and_pull(scene, address, store, folder, home)
+
+
+def _push_and_pull(scene: Scene, address: str, store: Store, folder: Path, home: Path) -> None:
     digest = read_config(folder).facts.weights_sha256
     fingerprint = "sum(float(p.double().sum()) for p in gdp.hub.load({!r}).parameters())"
-
-    dry, pushed, here, there, review = scene(
-        address, home,
+    dry, pushed, here, there, review = scene.ask(
         f"gdp.hub.push(Path({str(folder)!r}), 'org/small', dry_run=True)",
         f"gdp.hub.push(Path({str(folder)!r}), 'org/small', private=True)",
         fingerprint.format(str(folder)),
@@ -60,8 +63,7 @@ def test_push_pull_revisions_and_the_cache(hub: tuple[str, Store], tmp_path: Pat
     changed[-1] ^= 1
     store.references["org/small"]["v1"] = commit
     store.commit("org/small", {"model.safetensors": bytes(changed)}, reference="main")
-    tampered, at_tag, at_commit, resolved, no_tag, nobody, folder_in_it = scene(
-        address, home,
+    tampered, at_tag, at_commit, resolved, no_tag, nobody, folder_in_it = scene.ask(
         "gdp.hub.load('org/small')",
         fingerprint.format("org/small@v1"),
         fingerprint.format(f"hf://org/small@{commit}"),
@@ -77,8 +79,7 @@ def test_push_pull_revisions_and_the_cache(hub: tuple[str, Store], tmp_path: Pat
     assert nobody[0] == "refused" and "there is no policy org/nobody" in nobody[1] and "hf auth login" in nobody[1]
     assert folder_in_it[0] == "refused" and "as a whole" in folder_in_it[1]
 
-    pulled, card, listed = scene(
-        address, home,
+    pulled, card, listed = scene.ask(
         "gdp.hub.pull('org/small@v1').revision",
         "gdp.hub.card('org/small@v1')",
         "[(one.name, one.where, one.weights_bytes) for one in gdp.hub.list() if one.name.startswith('org/')]",
@@ -89,30 +90,31 @@ def test_push_pull_revisions_and_the_cache(hub: tuple[str, Store], tmp_path: Pat
     tampered_commit = store.references["org/small"]["main"]
     assert listed == ("ok", str(sorted((f"org/small@{one}", "cache", size) for one in (commit, tampered_commit))))
 
-    cached, missing, shown = scene(
-        address, home, fingerprint.format("org/small@v1"), "gdp.hub.load('org/other')", "gdp.hub.card('org/small@v1')", offline=True
-    )
+    with Scene(address, home, offline=True) as offline:
+        cached, missing, shown = offline.ask(
+            fingerprint.format("org/small@v1"), "gdp.hub.load('org/other')", "gdp.hub.card('org/small@v1')"
+        )
     assert cached == here and shown == card
     assert missing[0] == "refused" and "gdp hub pull org/other" in missing[1]
-    unreachable, still_cached = scene("http://127.0.0.1:9", home, "gdp.hub.load('org/other')", fingerprint.format("org/small@v1"))
+    with Scene("http://127.0.0.1:9", home) as away:
+        unreachable, still_cached, alone = away.ask(
+            "gdp.hub.load('org/other')", fingerprint.format("org/small@v1"), f"gdp.hub.push(Path({str(folder)!r}), 'org/x')"
+        )
     assert unreachable[0] == "refused" and "cannot be reached" in unreachable[1]
     assert still_cached == here
+    assert alone[0] == "refused" and "cannot be reached" in alone[1]
+    [stranger] = scene.ask(f"gdp.hub.push(Path({str(folder)!r}), 'org/x')", token=None)
+    assert stranger[0] == "refused" and "hf auth login" in stranger[1]
+    assert "org/x" not in store.commits
 
 
-@pytest.mark.slow
-def test_pushing_is_refused(hub: tuple[str, Store], tmp_path: Path) -> None:
-    address, store = hub
+def test_pushing_is_refused(tmp_path: Path) -> None:
     folder = small_checkpoint(tmp_path / "small-v1")
     with pytest.raises(InputError, match="write org/name"):
         gdp.hub.push(folder, "../etc")
-    [stranger] = scene(address, tmp_path / "stranger", f"gdp.hub.push(Path({str(folder)!r}), 'org/x')", token=None)
-    assert stranger[0] == "refused" and "hf auth login" in stranger[1]
-    [alone] = scene("http://127.0.0.1:9", tmp_path / "alone", f"gdp.hub.push(Path({str(folder)!r}), 'org/x')")
-    assert alone[0] == "refused" and "cannot be reached" in alone[1]
     (folder / "README.md").unlink()
     with pytest.raises(InputError, match="no card"):
         gdp.hub.push(folder, "org/x")
-    assert "org/x" not in store.commits
 
 
 def test_names_that_are_no_policy(tmp_path: Path) -> None:
