@@ -72,6 +72,11 @@ class Measurement:
         """The number to minimise; infinite when the placement cannot run."""
         return self.step_time_s if objective == "step_time" else self.bottleneck_s
 
+    def scaled(self, factor: float) -> "Measurement":
+        """A prediction brought to the scale of measurements: every time by the factor, of 0 runs."""
+        times = ("step_time_s", "step_time_low_s", "step_time_high_s", "bottleneck_s", "busy_s")
+        return dataclasses.replace(self, **{name: getattr(self, name) * factor for name in times}, num_runs=0, timeline=None)
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class MeasurementBatch:

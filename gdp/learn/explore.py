@@ -3,7 +3,7 @@
 An update is a stretch of local search (`gdp.baselines.local_search`) in which the policy decides regions anew while everything else is held, between moves that need no
 policy. Every region that was tried is one episode; its reward is what the step gained, as the difference of the rewards before and after, so what the rest of the placement
 costs is no part of it. Then PPO on the decisions of the regions, and imitation of regions of the best placement. Where times are measured, the search asks the simulator, and
-the task's runtime measures the most promising placements of each update. The generators are the learner's, and between two updates learner and search are whole.
+the task's runtime measures the most promising placements of each update; a gain is then that of two measurements or of two predictions, never of one of each. The generators are the learner's, and between two updates learner and search are whole.
 """
 
 import dataclasses
@@ -90,11 +90,13 @@ class Exploration:
                     regions.append((self._decision(tried[-1].device[0]), number))
             after, before = self._measured(tried)
             learner.evaluations += len(tried)
-            best = min(range(len(tried)), key=lambda number: after[number].step_time_s if after[number].num_runs else np.inf)
-            self._offer(tried[best].device[0], after[best])
+            rows = [(each.device[0], found) for each, found in zip(tried, after, strict=True)]
+            rows += [(each.before, found) for each, found in zip(tried, before, strict=True)]
+            self._offer(*min(rows, key=lambda row: row[1].step_time_s if row[1].num_runs else np.inf))
             measured = time.perf_counter()
             reward_of = reward(task)
-            gain = np.array([reward_of(after[number]) - reward_of(before[number]) for _, number in regions])
+            compared = [_alike(after[number], before[number], tried[number]) for _, number in regions]
+            gain = np.array([reward_of(of) - reward_of(than) for of, than in compared])
             ran = np.array([after[number].status == Status.OK for _, number in regions], np.bool_)
             losses = self._improve([decision for decision, _ in regions], gain, ran) if regions else []
             metrics = {
@@ -225,6 +227,15 @@ class Exploration:
             return torch.zeros(())
         free = random_regions(self._task.tensors.num_groups, count=_IMITATED_REGIONS, share=1.0, generator=self._learner.numpy_generator)
         return region_loss(self._learner.policy, self._task, best.group_device, torch.from_numpy(free))
+
+
+def _alike(after: Measurement, before: Measurement, tried: Tried) -> tuple[Measurement, Measurement]:
+    """Both measured or both predicted: between a measurement and a prediction lies mostly what the prediction is wrong by, which is more than a move gains."""
+    if (after.num_runs > 0) == (before.num_runs > 0) or Status.OK != after.status or Status.OK != before.status:
+        return after, before
+    of, than = tried.measurements[0], tried.measurement_before
+    factor = before.step_time_s / than.step_time_s if after.num_runs else after.step_time_s / of.step_time_s
+    return of.scaled(factor), than.scaled(factor)
 
 
 def _mean(values: list[float]) -> float:

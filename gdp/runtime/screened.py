@@ -109,22 +109,5 @@ class ScreenedRuntime:
             if key in self._measured:
                 rows.append(self._measured[key].measurement)
             else:
-                rows.append(_corrected(predicted[row], correction))
+                rows.append(predicted[row].scaled(correction))
         return stack(rows)
-
-
-def _corrected(predicted: Measurement, correction: float) -> Measurement:
-    """A prediction brought to the scale of the measurements."""
-    return Measurement(
-        status=predicted.status,
-        detail=predicted.detail,
-        step_time_s=predicted.step_time_s * correction,
-        step_time_low_s=predicted.step_time_low_s * correction,
-        step_time_high_s=predicted.step_time_high_s * correction,
-        num_runs=0,
-        bottleneck_s=predicted.bottleneck_s * correction,
-        peak_memory_bytes=predicted.peak_memory_bytes,
-        busy_s=predicted.busy_s * correction,
-        num_transfers=predicted.num_transfers,
-        transferred_bytes=predicted.transferred_bytes,
-    )

@@ -1,21 +1,29 @@
 """Learning from a search: on a problem whose answer is known, and to the same bits after a restart."""
 
 import copy
+import dataclasses
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-from gdp.cluster import preset
+from gdp.baselines.local_search import Tried
+from gdp.cluster import Cluster, preset
 from gdp.features.config import FeatureConfig
 from gdp.features.graph_tensors import GraphTensors
+from gdp.graph import Graph
 from gdp.learn.config import RewardConfig
-from gdp.learn.explore import Exploration
+from gdp.learn.explore import Exploration, _alike
 from gdp.learn.learner import Learner, new_learner
 from gdp.learn.task import Task, make_task, relative_reward
+from gdp.measurement import Measurement, MeasurementBatch, stack
+from gdp.placement import Placement
 from gdp.policy.config import PolicyConfig
 from gdp.policy.policy import Policy
 from gdp.policy.region import RegionDecision, RegionDecoder
+from gdp.runtime.journal import Journal
+from gdp.runtime.screened import ScreenedRuntime
 from gdp.runtime.simulator import Simulator
 from gdp.workloads.synthetic import layered
 from tests.learn.problems import learn_config
@@ -109,3 +117,50 @@ def test_a_restored_exploration_continues_bit_for_bit(judge_width: int) -> None:
     assert timeless[0] == timeless[1]
     for name, value in whole.policy.state_dict().items():
         assert torch.equal(value, second.policy.state_dict()[name]), name
+
+
+class Machine:
+    """Runs what the simulator predicts at the same speed, but all on device 0 in a third of it."""
+
+    def __call__(self, graph: Graph, cluster: Cluster, placement: Placement) -> Measurement:
+        return self.batch(graph, cluster, placement.device[None])[0]
+
+    def batch(self, graph: Graph, cluster: Cluster, device: np.ndarray) -> MeasurementBatch:
+        predicted = SIMULATOR.batch(graph, cluster, device)
+        rows = [predicted[row].scaled(1 / 3 if (device[row] == 0).all() else 1.0) for row in range(len(device))]
+        return stack([dataclasses.replace(row, num_runs=5) for row in rows])
+
+
+def test_what_was_measured_counts_though_the_search_has_left_it(tmp_path: Path) -> None:
+    """The first move leaves the placement that is really the fastest, for one that is predicted to be faster; both are measured."""
+    state = learner()
+    screened = ScreenedRuntime(predictor=SIMULATOR, runtime=Machine(), measured_per_batch=48, journal=Journal(tmp_path / "journal.jsonl"))
+    of = dataclasses.replace(task(), runtime=screened)
+    config = learn_config(updates=3, samples_per_update=24, learning_rate=1e-3)
+    start = np.zeros((1, GRAPH.num_ops), np.int32)
+    explored = Exploration(state, of, runtime=SIMULATOR, predictor=SIMULATOR, evaluations=73, config=config, start=start)
+    list(explored.updates(REWARD))
+    assert (explored.best != 0).any(), "the search itself goes by predictions"
+    best = screened.best
+    assert best is not None and (best.device == 0).all()
+    assert (state.found["t"].device == 0).all() and state.found["t"].measurement.step_time_s == best.measurement.step_time_s
+
+
+def test_a_gain_is_of_two_measurements_or_of_two_predictions() -> None:
+    device = np.stack([np.zeros(GRAPH.num_ops, np.int32), np.arange(GRAPH.num_ops, dtype=np.int32) % 4])
+    predicted = SIMULATOR.batch(GRAPH, ON, device)
+    tried = Tried(
+        device=device[:1],
+        measurements=stack([predicted[0]]),
+        before=device[1],
+        measurement_before=predicted[1],
+        by_region=np.ones(1, np.bool_),
+    )
+    corrected = [predicted[row].scaled(1.5) for row in (0, 1)]
+    measured = [dataclasses.replace(predicted[row].scaled(factor), num_runs=4) for row, factor in ((0, 2.0), (1, 7.0))]
+    assert _alike(measured[0], measured[1], tried) == (measured[0], measured[1])
+    assert _alike(corrected[0], corrected[1], tried) == (corrected[0], corrected[1])
+    for after, before in ((measured[0], corrected[1]), (corrected[0], measured[1])):
+        found = _alike(after, before, tried)
+        assert [one.step_time_s for one in found] == pytest.approx([one.step_time_s for one in corrected])
+        assert {one.num_runs for one in found} == {0}
