@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from gdp.baselines.local_search import Tried
+from gdp.capture.coarsening import coarsen
 from gdp.cluster import Cluster, preset
 from gdp.features.config import FeatureConfig
 from gdp.features.graph_tensors import GraphTensors
@@ -134,12 +135,13 @@ class Machine:
 def test_what_was_measured_counts_though_the_search_has_left_it(tmp_path: Path) -> None:
     """The first move leaves the placement that is really the fastest, for one that is predicted to be faster; both are measured."""
     state = learner()
-    screened = ScreenedRuntime(predictor=SIMULATOR, runtime=Machine(), measured_per_batch=48, journal=Journal(tmp_path / "journal.jsonl"))
-    of = dataclasses.replace(task(), runtime=screened)
     config = learn_config(updates=3, samples_per_update=24, learning_rate=1e-3)
     start = np.zeros((1, GRAPH.num_ops), np.int32)
-    explored = Exploration(state, of, runtime=SIMULATOR, predictor=SIMULATOR, evaluations=73, config=config, start=start)
-    list(explored.updates(REWARD))
+    with Journal(tmp_path / "journal.jsonl") as journal:
+        screened = ScreenedRuntime(predictor=SIMULATOR, runtime=Machine(), measured_per_batch=48, journal=journal)
+        of = dataclasses.replace(task(), runtime=screened)
+        explored = Exploration(state, of, runtime=SIMULATOR, predictor=SIMULATOR, evaluations=73, config=config, start=start)
+        list(explored.updates(REWARD))
     assert (explored.best != 0).any(), "the search itself goes by predictions"
     best = screened.best
     assert best is not None and (best.device == 0).all()
@@ -147,7 +149,8 @@ def test_what_was_measured_counts_though_the_search_has_left_it(tmp_path: Path) 
 
 
 def test_a_gain_is_of_two_measurements_or_of_two_predictions() -> None:
-    device = np.stack([np.zeros(GRAPH.num_ops, np.int32), np.arange(GRAPH.num_ops, dtype=np.int32) % 4])
+    grouping = coarsen(GRAPH)
+    device = np.stack([np.zeros(GRAPH.num_ops, np.int32), grouping.expand(np.arange(grouping.num_groups, dtype=np.int32) % 4)])
     predicted = SIMULATOR.batch(GRAPH, ON, device)
     tried = Tried(
         device=device[:1],
