@@ -4,7 +4,6 @@ import dataclasses
 import functools
 import multiprocessing
 import os
-import signal
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -14,6 +13,7 @@ import numpy as np
 
 from gdp.cli.model import Model, resolve_model
 from gdp.cli.placers import Setting, placer
+from gdp.cli.worker_process import begin_worker
 from gdp.cluster import Cluster, preset
 from gdp.compare.asking import candidates
 from gdp.compare.recorded import Recorded
@@ -182,22 +182,8 @@ _clusters_of_worker: dict[str, Cluster] = {}
 
 
 def _start_worker(clusters: dict[str, Cluster], workers: int, parent: int) -> None:
-    """A worker leaves Ctrl-C to its parent, takes its share of the cores, and ends when its parent has gone."""
-    import threading
-    import time
-
-    import torch
-
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    torch.set_num_threads(max(1, len(os.sched_getaffinity(0)) // workers))
+    begin_worker(parent, num_threads=max(1, len(os.sched_getaffinity(0)) // workers))
     _clusters_of_worker.update(clusters)
-
-    def watch() -> None:
-        while os.getppid() == parent:
-            time.sleep(1.0)
-        os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()
 
 
 def _answer_in_worker(question: Question) -> Answer:

@@ -13,7 +13,7 @@ from rich.text import Text
 from gdp.bounded_file import is_absent
 from gdp.cli.placers import POLICY, SEEDED, chosen
 from gdp.cli.table import milliseconds
-from gdp.compare.results import Results, Settings, policy_revisions, read_results, write_results
+from gdp.compare.results import Cell, Results, Row, Settings, check_bound, policy_revisions, read_results, write_results
 from gdp.compare.standings import CellKey, Standings
 from gdp.errors import InputError, nearest_name_hint
 from gdp.measurement import Objective
@@ -27,8 +27,10 @@ def compare(
     workloads: Annotated[str, typer.Option(help="names of the catalog or MODELs, comma-separated; FAMILY:* stands for a whole family")],
     clusters: Annotated[str, typer.Option(help="presets or YAML files, comma-separated")] = "p100x2,p100x4",
     placers: Annotated[str, typer.Option(help="comma-separated, or all")] = "all",
-    budget: Annotated[int, typer.Option(min=1, max=2**20, help="evaluations for every anytime placer, the policy among them")] = 64,
-    samples: Annotated[int | None, typer.Option(min=1, max=65536, help="evaluations for the policy alone, where they shall differ")] = None,
+    budget: Annotated[int, typer.Option(min=1, max=2**20, help="evaluations for every anytime placer")] = 64,
+    samples: Annotated[
+        int | None, typer.Option(min=1, max=65536, help="samples of zero-shot, where they shall differ from the budget")
+    ] = None,
     seeds: Annotated[int, typer.Option(min=1, max=1000, help="how often every placer that draws is asked; medians are shown")] = 1,
     policy: Annotated[str, typer.Option(help="the policy to compare")] = "gdp-tiny",
     objective: Annotated[Objective, typer.Option(help="step_time, or bottleneck when steps are pipelined")] = "step_time",
@@ -134,7 +136,8 @@ def _find_out(results: Results, cells: Sequence[CellKey], names: Sequence[str], 
     from gdp.cli.machine import resolve_cluster
     from gdp.cli.progress import progress_bar
     from gdp.cli.report_data import environment
-    from gdp.compare.results import Cell, continued_environment
+    from gdp.compare.results import continued_environment
+    from gdp.hub.load import resolve
 
     known = {cell.key: cell for cell in results.cells}
     done = {row.key for row in results.rows}
@@ -149,6 +152,7 @@ def _find_out(results: Results, cells: Sequence[CellKey], names: Sequence[str], 
     ]
     if not missing:
         return
+    revision = resolve(results.settings.policy).revision if any(name in POLICY for name in names) else None
     results.environment = continued_environment(environment(), results.environment)
     machines = {name: resolve_cluster(name) for name in dict.fromkeys(question.cluster for question in missing)}
     with progress_bar(Console(stderr=True), "compare", total=len(missing)) as advance:
@@ -156,20 +160,33 @@ def _find_out(results: Results, cells: Sequence[CellKey], names: Sequence[str], 
             if question.cell in known and known[question.cell].graph_sha256 != answer.graph_sha256:
                 assert out is not None
                 raise _other(out, question.workload)
-            if isinstance(answer.found, Cell):
-                results.cells.append(answer.found)
-            else:
-                results.rows.append(answer.found)
+            _add(results, answer.found, revision=revision)
             if out is not None:
                 write_results(out, results)
             advance(number, str(question))
+
+
+def _add(results: Results, found: Cell | Row, *, revision: str | None) -> None:
+    """What is in the results has passed: of the policy that was named, and not faster than can be."""
+    if isinstance(found, Cell):
+        for row in results.rows:
+            if row.cell == found.key:
+                check_bound(row, found)
+        results.cells.append(found)
+        return
+    if found.revision not in (None, revision):
+        raise InputError(f"{results.settings.policy} changed while it was compared; name a folder or a revision that stays")
+    for cell in results.cells:
+        if cell.key == found.cell:
+            check_bound(found, cell)
+    results.rows.append(found)
 
 
 def _table(settings: Settings, seeds: int, standings: Standings) -> Table:
     """One row a placer; the fastest of each cell in bold; last the geometric means."""
     cells = standings.cells if len(standings.cells) <= _MOST_CELLS else []
     quantity = settings.objective.replace("_", " ")
-    title = f"{quantity}, predicted ms; {settings.budget} evaluations for a search, {settings.samples} for the policy {settings.policy}; {seeds} seeds"
+    title = f"{quantity}, predicted ms; {settings.budget} evaluations for a search, {settings.samples} samples for zero-shot; policy {settings.policy}; {seeds} seeds"
     table = Table(title=Text(title), title_justify="left", title_style="bold")
     table.add_column("placer", no_wrap=True)
     for workload, cluster in cells:

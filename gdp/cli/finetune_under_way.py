@@ -62,7 +62,8 @@ class FineTuningUnderWay:
         task = dataclasses.replace(task, runtime=judges.proposed)
         parameters = list(policy.parameters()) if settings.finetune.parameters == "all" else policy.conditioning_and_heads()
         learner = new_learner(policy, parameters=parameters, seed=settings.seed)
-        evaluations = max(1, settings.finetune.evaluations - settings.finetune.zero_shot_samples)
+        own = (candidate.placement.origin for candidate in candidates if candidate.placement.origin.placer == origin.placer)
+        evaluations = settings.finetune.evaluations - sum(each.evaluations for each in own)
         bound_s = lower_bound(task.graph, task.cluster, objective=objective).value_s if judges.screened is None else None
         exploration = None
         if searches:

@@ -152,13 +152,13 @@ def run(
         if early is not None:
             console.print(f"ended after {learner.evaluations} placements: {early}", markup=False)
         result = beside_the_bound(against_all_cores(result, judges), under_way.bound_s, objective=objective)
-    measured = [] if judges.screened is None else judges.screened.measured
-    section = finetune_section(title, task, result, measured=measured, objective=objective, dispatch=judges.predictor.dispatch)
-    write_result(folder, task, result, objective=objective)
-    write_checkpoint(folder / "checkpoint", policy, task, result, origin=origin, typed=typed or ("gdp", "demo"))
-    write_page(folder / "report.html", title, [section])
-    table = candidates_table(title, result.judgement.candidates, best=result.judgement.best.name, objective=objective)
-    return Finished(verdict=result.verdict, table=table, section=section)
+        measured = [] if judges.screened is None else judges.screened.measured
+        section = finetune_section(title, task, result, measured=measured, objective=objective, dispatch=judges.predictor.dispatch)
+        write_result(folder, task, result, objective=objective)
+        write_checkpoint(folder / "checkpoint", policy, task, result, origin=origin, typed=typed or ("gdp", "demo"))
+        write_page(folder / "report.html", title, [section])
+        table = candidates_table(title, result.judgement.candidates, best=result.judgement.best.name, objective=objective)
+        return Finished(verdict=result.verdict, table=table, section=section)
 
 
 def _runtime_config(settings: FinetuneSettings) -> SimulatorConfig | MeasuredConfig:

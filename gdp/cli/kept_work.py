@@ -22,7 +22,8 @@ def claim_kept_work(settings: TrainConfig, *, cluster: str | None, init: str | N
     `cluster` and `init` are the hashes of the fixed cluster and of the policy that the run goes on from. Raises `InputError` where they were made with anything else.
     """
     workload = dataclasses.asdict(settings.workload)
-    del workload["max_groups"]
+    for name in ("max_groups", "cached_tasks"):
+        del workload[name]
     tasks = {"workload": workload, "seed": settings.seed, "cluster": cluster, "init": init}
     judge = {**tasks, "judging": dataclasses.asdict(settings.judging), "policy.judge_width": settings.policy.judge_width}
     searched = {"imitation.search_evaluations": settings.imitation.search_evaluations, "reward.objective": settings.reward.objective}

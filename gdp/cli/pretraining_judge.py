@@ -1,7 +1,6 @@
 """Teaching the judge of a policy, round by round: searches in processes of their own, whose moves are kept in the run folder, then a network fitted to all that is known."""
 
 import dataclasses
-import signal
 from collections.abc import Callable
 from pathlib import Path
 
@@ -106,8 +105,6 @@ _own: _Worker | None = None
 
 def _open(settings: TrainConfig, cluster: Cluster | None, weights: Path | None) -> None:
     global _own
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    torch.set_num_threads(1)
     config = settings.judging
     workload = dataclasses.replace(
         settings.workload,

@@ -1,11 +1,8 @@
 """The search for what imitation imitates, in processes of its own: every core searches, and what was found stays when the run is killed."""
 
 import dataclasses
-import signal
 from collections.abc import Callable, Sequence
 from pathlib import Path
-
-import torch
 
 from gdp.cli.pretraining_judge import taught_judge
 from gdp.cli.pretraining_tasks import pretraining_source
@@ -59,8 +56,6 @@ def search_targets(
 
 def _open(settings: TrainConfig, cluster: Cluster | None, folder: Path | None) -> None:
     global _own
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    torch.set_num_threads(1)
     judge, expert = taught_judge(settings), None if folder is None else load(str(folder))
     if expert is not None and judge is not None:
         expert.judge = judge

@@ -5,10 +5,12 @@ import dataclasses
 from gdp.cli.train_config import TrainConfig
 from gdp.cluster import Cluster, preset
 from gdp.errors import InputError, nearest_name_hint
+from gdp.graph import Graph
 from gdp.learn.sources import PretrainingTasks
-from gdp.learn.task import make_task
+from gdp.learn.task import NothingRuns, make_task
 from gdp.learn.validation import Validation
 from gdp.runtime.simulator import Simulator
+from gdp.runtime.verdict import Dispatch
 from gdp.workloads.catalog import CATALOG, Workload, workload
 
 
@@ -45,31 +47,41 @@ def _workloads(names: tuple[str, ...], *, split: str) -> list[Workload]:
 def pretraining_validation(settings: TrainConfig) -> Validation | None:
     """The validation split on the presets of the configuration; `None` when it names no graphs."""
     config = settings.validation
-    graphs = [(entry.name, entry.build(), entry.dispatch) for entry in _workloads(config.workloads, split="validation")]
-    if config.synthetic:
-        unseen = PretrainingTasks(
-            dataclasses.replace(settings.workload, synthetic_fraction=1.0, num_tasks=config.synthetic, program_order_fraction=0.0),
-            workloads=[],
-            clusters=[],
-            fixed_cluster=preset(config.presets[0]),
-            num_threads=settings.num_threads,
-            features=settings.features,
-            objective=settings.reward.objective,
-            seed=settings.seed + 1_000_003,
-        )
-        tasks = [unseen.task(number) for number in range(config.synthetic)]
-        graphs += [(task.name, task.graph, "ready_order") for task in tasks if task is not None]
-    made = [
-        make_task(
-            f"{name}@{cluster.name}",
-            graph,
-            cluster,
-            runtime=Simulator(dispatch=dispatch, num_threads=settings.num_threads),
-            features=settings.features,
-            max_groups=settings.workload.max_groups,
-            objective=settings.reward.objective,
-        )
-        for name, graph, dispatch in graphs
-        for cluster in map(preset, config.presets)
-    ]
+    named = [(entry.name, entry.build(), entry.dispatch) for entry in _workloads(config.workloads, split="validation")]
+    pairs = [(*each, cluster) for each in (*named, *_drawn(settings)) for cluster in map(preset, config.presets)]
+    made = []
+    for number, (name, graph, dispatch, cluster) in enumerate(pairs):
+        try:
+            made.append(
+                make_task(
+                    f"{name}@{cluster.name}",
+                    graph,
+                    cluster,
+                    runtime=Simulator(dispatch=dispatch, num_threads=settings.num_threads),
+                    features=settings.features,
+                    max_groups=settings.workload.max_groups,
+                    objective=settings.reward.objective,
+                )
+            )
+        except NothingRuns:
+            if number < len(named) * len(config.presets):
+                raise
     return Validation(made, num_samples=config.num_samples, objective=settings.reward.objective) if made else None
+
+
+def _drawn(settings: TrainConfig) -> list[tuple[str, Graph, Dispatch]]:
+    """Random graphs of validation's own; a pair of one with a cluster on which nothing runs is left out."""
+    if not settings.validation.synthetic:
+        return []
+    unseen = PretrainingTasks(
+        dataclasses.replace(settings.workload, synthetic_fraction=1.0, num_tasks=settings.validation.synthetic),
+        workloads=[],
+        clusters=[],
+        fixed_cluster=preset(settings.validation.presets[0]),
+        num_threads=settings.num_threads,
+        features=settings.features,
+        objective=settings.reward.objective,
+        seed=settings.seed + 1_000_003,
+    )
+    drawn = map(unseen.graph, range(settings.validation.synthetic))
+    return [(f"{name}-{number}", graph, "ready_order") for number, (name, graph) in enumerate(drawn)]

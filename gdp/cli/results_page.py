@@ -44,7 +44,7 @@ def write_page(page: Path, results: Results, standings: Standings, *, seeds: int
 def _lines(results: Results, standings: Standings, drawings: Sequence[str], seeds: int) -> list[str]:
     settings = results.settings
     revisions = ", ".join(_plain(one[:12]) for one in policy_revisions(results.rows))
-    same_budget = "" if settings.samples == settings.budget else f" ({settings.samples} for the policy)"
+    same_budget = "" if settings.samples == settings.budget else f" ({settings.samples} samples for zero-shot)"
     lines = [
         "# Results",
         "",

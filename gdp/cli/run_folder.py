@@ -39,7 +39,15 @@ _RUN_ID, _IDENTITY, _CONFIG = "run_id", "identity.json", "config.yaml"
 _STARTED = (_IDENTITY, CLUSTER, "profile.json", "journal.jsonl", "comparisons.json", METRICS)
 """What a run keeps from its start on."""
 _MAX_IDENTITY_BYTES = 2**16
-_FREE = (("run_dir",), ("resume",), ("tracker",), ("snapshot_every_updates",), ("num_threads",), ("runtime", "num_threads"))
+_FREE = (
+    ("run_dir",),
+    ("resume",),
+    ("tracker",),
+    ("snapshot_every_updates",),
+    ("num_threads",),
+    ("runtime", "num_threads"),
+    ("workload", "cached_tasks"),
+)
 """Keys that may change between the parts of a run that was stopped: they do not touch what an update does."""
 
 

@@ -37,7 +37,7 @@ class Settings(_Record):
 
     policy: Name
     samples: Count
-    """evaluations of the policy."""
+    """samples of `zero-shot`."""
     budget: Count
     """evaluations of every other anytime placer."""
     objective: Objective
@@ -126,6 +126,12 @@ def policy_revisions(rows: Iterable[Row]) -> list[str]:
     return sorted({row.revision for row in rows if row.revision is not None})
 
 
+def check_bound(row: Row, cell: Cell) -> None:
+    """Raises `ValueError` when a row is faster than can be: then the bound is none, or the simulator is wrong."""
+    if row.seconds is not None and cell.bound_s is not None and row.seconds < cell.bound_s * (1 - _ROUNDING):
+        raise ValueError(f"the row {row.key} takes {row.seconds} s, less than the lower bound, {cell.bound_s} s")
+
+
 class Results(BaseModel):
     """All of it. Rows and cells come in any order."""
 
@@ -144,11 +150,10 @@ class Results(BaseModel):
             key, times = Counter(record.key for record in records).most_common(1)[0] if records else ((), 1)
             if times > 1:
                 raise ValueError(f"the {what} {key} is there twice")
-        bound_s = {cell.key: cell.bound_s for cell in self.cells}
+        cells = {cell.key: cell for cell in self.cells}
         for row in self.rows:
-            least_s = bound_s.get(row.cell)
-            if row.seconds is not None and least_s is not None and row.seconds < least_s * (1 - _ROUNDING):
-                raise ValueError(f"the row {row.key} takes {row.seconds} s, less than the lower bound, {least_s} s")
+            if row.cell in cells:
+                check_bound(row, cells[row.cell])
         return self
 
 

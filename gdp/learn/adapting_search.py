@@ -38,7 +38,7 @@ class AdaptingSearch:
     evaluations: int
     seed: int
     config: LearnConfig
-    """its updates end with the evaluations."""
+    """its updates end with the evaluations, however long nothing gets better."""
     reward: RewardConfig
     name: str
     """of the policy, for `Origin`."""
@@ -69,7 +69,7 @@ class AdaptingSearch:
             runtime=self.runtime,
             predictor=self.predictor,
             evaluations=self.evaluations if cluster.num_devices > 1 else 1,
-            config=self.config,
+            config=dataclasses.replace(self.config, patience_updates=0),
             start=np.concatenate([simple, own])[: self.evaluations] if cluster.num_devices > 1 else simple,
         )
         for _ in exploration.updates(relative_reward(self.reward)):

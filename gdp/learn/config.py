@@ -37,7 +37,8 @@ class LearnConfig:
     samples_per_update: int
     """placements sampled and evaluated per task and update."""
     temperature: float
-    """of sampling; 1 is the policy itself, and GDP. Below 1 samples are closer to the policy's best guess, and the gradient is that of the sharper policy's samples."""
+    """of whole placements (regions are sampled as `gdp.policy.region` says); 1 is the policy itself, and GDP. Below 1 samples are closer to the policy's best guess, and
+    the gradient is that of the sharper policy's samples."""
     epochs: int
     """passes over the placements of an update."""
     minibatches: int

@@ -3,7 +3,8 @@
 An update is a stretch of local search (`gdp.baselines.local_search`) in which the policy decides regions anew while everything else is held, between moves that need no
 policy. Every region that was tried is one episode; its reward is what the step gained, as the difference of the rewards before and after, so what the rest of the placement
 costs is no part of it. Then PPO on the decisions of the regions, and imitation of regions of the best placement. Where times are measured, the search asks the simulator, and
-the task's runtime measures the most promising placements of each update; a gain is then that of two measurements or of two predictions, never of one of each. The generators are the learner's, and between two updates learner and search are whole.
+the task's runtime measures the most promising placements of each update; a gain is then that of two measurements or of two predictions, never of one of each. The generators are
+the learner's, and between two updates learner and search are whole.
 """
 
 import dataclasses
@@ -180,7 +181,7 @@ class Exploration:
     def _offer(self, device: Int32[np.ndarray, " ops"], measurement: Measurement) -> None:
         group_device = torch.from_numpy(group_decisions(self._task, device))
         found = Incumbent(device=device.copy(), group_device=group_device, measurement=measurement, update=self._learner.update)
-        self._learner.offer_own(self._task, found, objective="step_time")
+        self._learner.offer_found(self._task, found, objective="step_time")
         self._learner.offer(self._task, found, objective="step_time")
 
     def _improve(

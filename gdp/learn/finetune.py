@@ -36,7 +36,7 @@ from gdp.runtime.simulator import Simulator
 from gdp.runtime.timing import Comparison
 
 FINE_TUNED = "fine-tuned"
-"""Name of the candidate that the policy found while it learned."""
+"""Name of the candidate that was found while the policy learned: by its samples, or by the search that it takes part in, whose starting points are simple placements, too."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -65,6 +65,11 @@ class FinetuneConfig:
                 ("max_groups", self.max_groups, 1, MAX_OPS),
             ),
         )
+        if self.zero_shot_samples >= max(2, self.evaluations):
+            raise InputError(
+                f"finetune.zero_shot_samples is {self.zero_shot_samples} of finetune.evaluations {self.evaluations}; "
+                "leave some for the search: raise evaluations, or lower zero_shot_samples"
+            )
         if self.parameters not in ("conditioning_and_heads", "all"):
             raise InputError(f"finetune.parameters is {self.parameters!r}; it must be conditioning_and_heads or all")
 
@@ -74,7 +79,7 @@ class FinetuneResult:
     """What fine-tuning found."""
 
     judgement: Judgement
-    """the placement to use, and all candidates: the best that the policy found while it learned is the last, left out when it found none that runs."""
+    """the placement to use, and all candidates: the best that was found while the policy learned is the last, left out when none runs."""
     verdict: str
     """one sentence for people."""
     against_all_cores: Comparison | None = None
@@ -84,7 +89,7 @@ class FinetuneResult:
     evaluations: Int64[np.ndarray, " updates"]
     """evaluations spent after each update; where none was needed, by the starting points."""
     best_s: Float64[np.ndarray, " updates"]
-    """objective of the best placement that the policy has found after each update, the zero-shot one included."""
+    """objective of the best placement that was found after each update, the zero-shot one included."""
     mean_sampled_s: Float64[np.ndarray, " updates"]
     """mean objective of the valid placements of each update; infinite where none was valid."""
 
@@ -112,15 +117,14 @@ def finetune(
 ) -> FinetuneResult:
     """Learns on one task from where `learner` stands, then gives the verdict: by `exploration` where there is one, else from whole placements that the policy samples.
 
-    `candidates` are the placements that need no learning (`simple_candidates`); the policy learns from its own alone, the zero-shot one first, whose evaluations
-    count with its own. The task's runtime evaluates what the policy proposes (it may predict most of a batch), `predictor`
-    simulates, `compare` times two placements in turn where times are measured, `origin` is written into the fine-tuned placement with the
-    evaluations spent. Raises `InputError` when no placement can run.
+    `candidates` are the placements that need no learning (`simple_candidates`); what is found begins with the zero-shot one, whose evaluations count with the others.
+    The task's runtime evaluates what the policy proposes (it may predict most of a batch), `predictor` simulates, `compare` times two placements in turn where times
+    are measured, `origin` is written into the fine-tuned placement with the evaluations spent. Raises `InputError` when no placement can run.
     """
     for candidate in candidates:
         if candidate.placement.origin.placer == origin.placer and not learner.curve:
             own = _incumbent(task, candidate)
-            learner.offer_own(task, own, objective=objective)
+            learner.offer_found(task, own, objective=objective)
             learner.offer(task, own, objective=objective)
             learner.evaluations += candidate.placement.origin.evaluations
     updates = learn(learner, FixedTasks(tasks=(task,)), reward, config=config, objective=objective)

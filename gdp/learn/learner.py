@@ -48,9 +48,9 @@ class Learner:
     incumbent: dict[str, Incumbent] = dataclasses.field(default_factory=dict)
     """best placement so far, by task."""
     found: dict[str, Incumbent] = dataclasses.field(default_factory=dict)
-    """the best of those that the policy itself sampled, by task."""
+    """the best of what this learning tried, by task: samples of the policy, or all that a search with it tried, where it began among them."""
     curve: list[tuple[float, float, float]] = dataclasses.field(default_factory=list)
-    """of fine-tuning: evaluations spent, seconds of the best placement that the policy found, mean sampled time over the reference; one entry an update."""
+    """of fine-tuning: evaluations spent, seconds of the best placement found, mean sampled time over the reference; one entry an update."""
 
     def descend(self, gradient_norm: float) -> float:
         """One step of the optimiser, the gradient scaled down to `gradient_norm` where it is larger; returns the norm that it had.
@@ -83,11 +83,11 @@ class Learner:
             measurement=rollouts.measurements[row],
             update=self.update,
         )
-        self.offer_own(task, candidate, objective=objective)
+        self.offer_found(task, candidate, objective=objective)
         self.offer(task, candidate, objective=objective)
 
-    def offer_own(self, task: Task, candidate: Incumbent, *, objective: Objective) -> None:
-        """Makes `candidate`, which the policy placed, the best of its own if it ran and is faster."""
+    def offer_found(self, task: Task, candidate: Incumbent, *, objective: Objective) -> None:
+        """Makes `candidate`, which this learning tried, the best of what it found if it ran and is faster."""
         if _is_better(candidate, self.found.get(task.name), objective):
             self.found[task.name] = candidate
 

@@ -130,8 +130,15 @@ class PretrainingTasks:
         self._ready.move_to_end(number)
         return self._ready[number]
 
+    def graph(self, number: int) -> tuple[str, Graph]:
+        """The graph of task `number`, with the name of its family or workload."""
+        return self._graph(number, self._generator(number))
+
+    def _generator(self, number: int) -> np.random.Generator:
+        return np.random.default_rng((self._seed, number))
+
     def _make(self, number: int) -> Task | None:
-        config, generator = self._config, np.random.default_rng((self._seed, number))
+        config, generator = self._config, self._generator(number)
         name, graph = self._graph(number, generator)
         dispatch: Dispatch = "program_order" if generator.random() < config.program_order_fraction else "ready_order"
         runtime = Simulator(dispatch=dispatch, num_threads=self._num_threads)
