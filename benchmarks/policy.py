@@ -16,7 +16,7 @@ import dataclasses
 import json
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
 
@@ -289,7 +289,10 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "policy.json")
     options = parser.parse_args()
     policies = {variant: options.policy for variant in options.variants} | dict(each.split("=", 1) for each in options.other)
-    known: list[dict[str, Any]] = json.loads(options.out.read_text())["rows"] if options.out.exists() else []
+    earlier = json.loads(options.out.read_text()) if options.out.exists() else {"policy": options.policy, "rows": []}
+    known: list[dict[str, Any]] = earlier["rows"]
+    if earlier["policy"] != options.policy:
+        parser.error(f"{options.out} is of {earlier['policy']}, whose sizes its policies from scratch have, too; write into another file")
     for row in known:
         variant = row["variant"]
         if variant in policies and (row.get("weights_sha256"), row.get("asked_evaluations")) != (
@@ -309,7 +312,8 @@ def main() -> None:
     ]
     console = Console(width=200)
     with ProcessPoolExecutor(max_workers=options.workers) as pool:
-        for row in pool.map(answer, questions):
+        for done_one in as_completed([pool.submit(answer, question) for question in questions]):
+            row = done_one.result()
             known.append(row)
             console.print(f"{row['variant']}, {row['cell']}, seed {row['seed']}: {row['wall_s']:.0f} s", highlight=False)
             document = {"policy": options.policy, "others": dict(each.split("=", 1) for each in options.other)}

@@ -106,7 +106,10 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--out", type=Path, default=HERE / "results" / "policy_real.json")
     options = parser.parse_args()
-    rows: list[dict[str, Any]] = json.loads(options.out.read_text())["rows"] if options.out.exists() else []
+    earlier = json.loads(options.out.read_text()) if options.out.exists() else {"evaluations": options.evaluations, "rows": []}
+    rows: list[dict[str, Any]] = earlier["rows"]
+    if earlier["evaluations"] != options.evaluations:
+        parser.error(f"{options.out} has rows with {earlier['evaluations']} evaluations; write into another file")
     done = {(row["model"], row["seed"]) for row in rows}
     for seed in range(options.seeds):
         for model in options.models:

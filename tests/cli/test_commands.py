@@ -238,6 +238,17 @@ def test_compare_asks_anew_for_rows_of_which_nobody_knows_the_graph(gdp: Gdp, gr
     assert again.cells == whole.cells and [row.seconds for row in again.rows] == [row.seconds for row in whole.rows]
 
 
+def test_compare_keeps_no_row_that_is_faster_than_can_be(gdp: Gdp, graph_file: Path) -> None:
+    command = ["compare", "--workloads", str(graph_file), "--clusters", "p100x2", "--workers", "1", "--out", "rows.json"]
+    assert gdp(*command, "--placers", "heft")[0] == 0
+    whole = read_results(Path("rows.json"))
+    raised = [cell.model_copy(update={"bound_s": whole.rows[0].seconds}) for cell in whole.cells]
+    write_results(Path("rows.json"), whole.model_copy(update={"cells": raised}))
+    with pytest.raises(ValueError, match="less than the lower bound"):
+        gdp(*command, "--placers", "heft,local-search", "--budget", "64")
+    assert read_results(Path("rows.json")).rows == whole.rows, "what was found before is there"
+
+
 @pytest.mark.parametrize("more_rows", [False, True])
 @pytest.mark.parametrize("changed", ["graph", "cluster", "name"])
 def test_compare_refuses_rows_of_another_graph_or_cluster_under_the_same_name(

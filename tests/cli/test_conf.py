@@ -230,3 +230,10 @@ def test_a_gpu_that_is_not_there_is_missed_before_anything_is_touched(tmp_path: 
     with pytest.raises(InputError, match="PyTorch sees no GPU"):
         pretrain(fill(TrainConfig, config, where=""), config, ())
     assert not (tmp_path / "run").exists()
+
+
+def test_the_first_samples_leave_something_of_the_evaluations() -> None:
+    with pytest.raises(InputError, match="zero_shot_samples is 16 of finetune.evaluations 16; leave some for the search"):
+        _finetune("finetune.evaluations=16")
+    assert _finetune("finetune.evaluations=17").finetune.evaluations == 17
+    assert _finetune("finetune.evaluations=1", "finetune.zero_shot_samples=1").finetune.evaluations == 1

@@ -19,7 +19,11 @@ def _settings(folder: Path, *overrides: str) -> TrainConfig:
 def test_what_was_made_is_taken_again_by_the_same_settings_and_by_what_does_not_touch_it(tmp_path: Path) -> None:
     claim_kept_work(_settings(tmp_path), cluster=None, init="a")
     assert (tmp_path / "judge" / MADE_WITH).exists() and (tmp_path / "targets" / MADE_WITH).exists()
-    claim_kept_work(_settings(tmp_path, "num_threads=1", "imitation.steps=7", "workload.max_groups=64"), cluster=None, init="a")
+    claim_kept_work(
+        _settings(tmp_path, "num_threads=1", "imitation.steps=7", "workload.max_groups=64", "workload.cached_tasks=3"),
+        cluster=None,
+        init="a",
+    )
 
 
 @pytest.mark.parametrize(

@@ -50,6 +50,12 @@ def test_a_run_may_be_given_what_another_has_searched(tmp_path: Path) -> None:
 
 def test_identity_leaves_out_what_does_not_touch_an_update() -> None:
     assert own(CONFIG | {"run_dir": "elsewhere", "resume": "never", "tracker": {"kind": "jsonl"}}) == own()
+    assert own(CONFIG | {"workload": {"num_tasks": 9, "cached_tasks": 2}}) == own(
+        CONFIG | {"workload": {"num_tasks": 9, "cached_tasks": 3}}
+    )
+    assert own(CONFIG | {"workload": {"num_tasks": 9, "cached_tasks": 2}}) != own(
+        CONFIG | {"workload": {"num_tasks": 8, "cached_tasks": 2}}
+    )
     assert own(CONFIG | {"seed": 1}) != own()
     assert own(CONFIG | {"learner": {**CONFIG["learner"], "updates": 16}}) == own()
     falling = CONFIG | {"learner": {**CONFIG["learner"], "final_learning_rate": 1e-4}}
