@@ -147,8 +147,13 @@ def summary(cells: list[Cell], split: str, num_seeds: int) -> dict[str, object]:
 
 def _taught_of_other_splits(runs: Sequence[dict[str, Any]]) -> str:
     """Which families of the validation and the hold-out split these training runs learned on."""
-    named = [name for run in runs for name in run["workload"]["workloads"]]
-    taught = {entry.family for entry in CATALOG if entry.name in named or ("*" in named and entry.split == "pretraining")}
+    taught: set[str] = set()
+    for run in runs:
+        named, left_out = run["workload"]["workloads"], run["workload"].get("leave_out", [])
+        if run["workload"]["synthetic_fraction"] < 1:
+            taught |= {entry.family for entry in CATALOG if entry.name in named or ("*" in named and entry.split == "pretraining")} - set(
+                left_out
+            )
     seen = sorted(taught & {entry.family for entry in CATALOG if entry.split != "pretraining"})
     if not seen:
         return "No family of the validation or the hold-out split was among its training graphs"

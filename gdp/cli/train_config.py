@@ -41,7 +41,7 @@ class TrainConfig:
     device: Literal["cpu", "cuda"]
     """where the policy learns."""
     num_threads: int
-    """of the simulator."""
+    """of the simulator, and processes that search."""
     seed: int
     run_dir: Path
     resume: Literal["auto", "never"]

@@ -35,7 +35,7 @@ class Learner:
     torch_generator: torch.Generator
     """draws placements."""
     numpy_generator: np.random.Generator
-    """draws tasks and minibatches."""
+    """draws tasks, minibatches, and the moves and regions of a search."""
     imitation_step: int = 0
     """steps of the warm-up done (`gdp.learn.imitation`)."""
     update: int = 0

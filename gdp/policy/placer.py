@@ -42,7 +42,7 @@ CAUTION = 2.0
 
 
 TAUGHT_GROUPS = 4096
-"""The most decisions that the published policies were taught to make (`workload.max_groups` of their training)."""
+"""The most decisions that the published policies were taught to make (`workload.max_groups` of their training); other policies are sampled alike."""
 COARSE_GROUPS = 64
 """Decisions of every second sample of a graph with more: whole layers go together, which samples decided op by op cut to pieces (docs/experiments.md)."""
 
