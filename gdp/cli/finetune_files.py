@@ -28,6 +28,7 @@ from gdp.runtime.journal import Measured
 from gdp.runtime.simulator import Simulator
 from gdp.runtime.timing import Comparison
 from gdp.runtime.verdict import Dispatch
+from gdp.tracking.tracker import Tracker, Value
 
 
 def write_result(folder: Path, task: Task, result: FinetuneResult, *, objective: Objective) -> None:
@@ -100,6 +101,31 @@ def write_checkpoint(folder: Path, policy: Policy, task: Task, result: FinetuneR
         base_model=base_model_of(origin.policy, origin.revision),
     )
     save_checkpoint(folder, policy, card=card, replace=True)
+
+
+def track_outcome(tracker: Tracker, folder: Path, task: Task, result: FinetuneResult, *, origin: Origin, step: int) -> None:
+    """Tells the tracker what the run folder holds at the end: the candidates, the report with its timelines, the adapted policy and what it was made from."""
+    judgement = result.judgement
+    rows: list[dict[str, Value]] = [
+        {
+            "candidate": candidate.name,
+            "status": candidate.judged.status.name.lower(),
+            "predicted_s": candidate.predicted.step_time_s,
+            "measured_s": None if candidate.measured is None else candidate.measured.step_time_s,
+            "devices": candidate.num_devices,
+            "transfers": int(candidate.predicted.num_transfers),
+            "peak_memory_bytes": int(candidate.predicted.peak_memory_bytes.max()),
+            "evaluations": candidate.placement.origin.evaluations,
+        }
+        for candidate in judgement.candidates
+    ]
+    made_from = {"graph_sha256": task.graph.sha256, "cluster": task.cluster.name, "cluster_sha256": task.cluster.sha256}
+    if origin.policy is not None and origin.revision is not None:
+        made_from |= {"base_model": origin.policy, "base_revision": origin.revision}
+    tracker.table("placements", rows, step=step)
+    tracker.page("report", folder / "report.html", step=step)
+    tracker.checkpoint(checkpoint_name(origin), folder / "checkpoint", facts=made_from)
+    tracker.summarise({"best": judgement.best.name, "best_s": judgement.best.judged.step_time_s, "verdict": result.verdict})
 
 
 def checkpoint_name(origin: Origin) -> str:

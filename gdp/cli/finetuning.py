@@ -14,19 +14,19 @@ from gdp.cli.candidates import ZERO_SHOT, refuse_impossible_memory, refuse_unkno
 from gdp.cli.configured_cluster import configured_cluster
 from gdp.cli.fill import fill
 from gdp.cli.finetune_config import FinetuneSettings, MeasuredConfig, SimulatorConfig
-from gdp.cli.finetune_files import against_all_cores, beside_the_bound, finetune_section, write_checkpoint, write_result
+from gdp.cli.finetune_files import against_all_cores, beside_the_bound, finetune_section, track_outcome, write_checkpoint, write_result
 from gdp.cli.finetune_under_way import FineTuningUnderWay
 from gdp.cli.measured import refuse_other_programs
 from gdp.cli.model import Model, resolve_model
 from gdp.cli.process import stop_signal
 from gdp.cli.progress import progress_bar, ratio_note
-from gdp.cli.report_data import write_page
+from gdp.cli.report_data import environment, write_page
 from gdp.cli.run_folder import CLUSTER, SNAPSHOT, holds_run_of, how_to_continue, identity, run_folder, run_id
 from gdp.cli.runtimes import Judges, open_judges
 from gdp.cli.table import candidates_table
 from gdp.errors import InputError, printable
-from gdp.hub.checkpoint import check_readable
-from gdp.hub.load import load, resolve
+from gdp.hub.checkpoint import check_readable, files_of
+from gdp.hub.load import Resolved, load, resolve
 from gdp.learn.finalists import Occasion
 from gdp.learn.finetune import finetune, placers_to_beat, simple_candidates
 from gdp.learn.loop import Update
@@ -76,7 +76,8 @@ def run(
     folder, objective = settings.run_dir, settings.reward.objective
     runtime_config = _runtime_config(settings)
     continues = holds_run_of(folder, config, resume=settings.resume)
-    policy, origin = _policy(settings)
+    known = None if settings.init is None else resolve(settings.init)
+    policy, origin = _policy(settings, known)
     source = "local" if settings.cluster is None and settings.cluster_source is None else settings.cluster_source
     cluster = configured_cluster(settings.cluster, source, kept=folder / CLUSTER if continues else None)
     assert cluster is not None
@@ -100,9 +101,16 @@ def run(
         if (folder / SNAPSHOT).exists():
             under_way.restore(folder / SNAPSHOT, run=own.name)
         tracker = open_tracker(
-            settings.tracker, folder, name=settings.workload.name, run_id=run_id(folder), resume_step=learner.update, run_config=config
+            settings.tracker,
+            folder,
+            name=settings.workload.name,
+            run_id=run_id(folder),
+            resume_step=learner.update,
+            run_config=config | {"environment": environment()},
         )
         stack.callback(tracker.close)
+        if known is not None:
+            tracker.uses(known.name, "model", files_of(known.folder), facts={"revision": known.revision})
         advance = stack.enter_context(progress_bar(console, "fine-tuning", total=under_way.learn_config.updates))
 
         def watch(update: Update) -> None:
@@ -157,6 +165,7 @@ def run(
         write_result(folder, task, result, objective=objective)
         write_checkpoint(folder / "checkpoint", policy, task, result, origin=origin, typed=typed or ("gdp", "demo"))
         write_page(folder / "report.html", title, [section])
+        track_outcome(tracker, folder, task, result, origin=origin, step=learner.update)
         table = candidates_table(title, result.judgement.candidates, best=result.judgement.best.name, objective=objective)
         return Finished(verdict=result.verdict, table=table, section=section)
 
@@ -170,13 +179,12 @@ def _runtime_config(settings: FinetuneSettings) -> SimulatorConfig | MeasuredCon
     return fill(SimulatorConfig, settings.runtime, where="runtime")
 
 
-def _policy(settings: FinetuneSettings) -> tuple[Policy, Origin]:
-    if settings.init is None:
+def _policy(settings: FinetuneSettings, known: Resolved | None) -> tuple[Policy, Origin]:
+    if known is None:
         check_readable(settings.policy, settings.features)
         policy = Policy(settings.policy, settings.features, generator=torch.Generator().manual_seed(settings.seed))
         return policy, Origin(placer="gdp", seed=settings.seed)
-    resolved = resolve(settings.init)
-    return load(str(resolved.folder)), Origin(placer="gdp", policy=resolved.name, revision=resolved.revision, seed=settings.seed)
+    return load(str(known.folder)), Origin(placer="gdp", policy=known.name, revision=known.revision, seed=settings.seed)
 
 
 def _candidates(settings: FinetuneSettings, judges: Judges, policy: Policy, origin: Origin) -> list[Candidate]:

@@ -16,12 +16,12 @@ from gdp.cli.kept_work import claim_kept_work
 from gdp.cli.pretraining_card import card_of
 from gdp.cli.pretraining_judge import teach_judge
 from gdp.cli.pretraining_targets import open_targets, search_targets
-from gdp.cli.pretraining_tasks import pretraining_source, pretraining_validation
+from gdp.cli.pretraining_tasks import corpus_facts, pretraining_source, pretraining_validation, stored_graphs
 from gdp.cli.process import stop_signal
 from gdp.cli.progress import Advance, progress_bar, ratio_note
+from gdp.cli.report_data import environment
 from gdp.cli.run_folder import (
     CLUSTER,
-    METRICS,
     SNAPSHOT,
     Identity,
     holds_run_of,
@@ -33,8 +33,8 @@ from gdp.cli.run_folder import (
 from gdp.cli.train_config import TrainConfig
 from gdp.cluster import Cluster
 from gdp.errors import InputError
-from gdp.hub.checkpoint import CONFIG, check_readable, read_config, save_checkpoint
-from gdp.hub.load import load, resolve
+from gdp.hub.checkpoint import CONFIG, check_readable, files_of, read_config, save_checkpoint
+from gdp.hub.load import Resolved, load, resolve
 from gdp.learn.imitation import imitate
 from gdp.learn.learner import Learner, new_learner
 from gdp.learn.loop import learn
@@ -45,6 +45,7 @@ from gdp.learn.task import relative_reward
 from gdp.learn.validation import Validated, Validation
 from gdp.policy.policy import Policy
 from gdp.tracking.choose import open_tracker, wandb_mode
+from gdp.tracking.jsonl import METRICS
 from gdp.tracking.tracker import Tracker
 
 CHECKPOINT = "checkpoint"
@@ -69,7 +70,9 @@ def pretrain(settings: TrainConfig, config: dict[str, Any], typed: Sequence[str]
     with stop_signal() as stop, run_folder(folder, config, own, cluster=cluster, resume=settings.resume):
         claim_kept_work(settings, cluster=own.cluster, init=origin)
         before = None if known is None else load(str(known.folder))
-        session = _Session.open(settings, config, own, typed, before=before, source=source, targets=targets, validation=validation)
+        session = _Session.open(
+            settings, config, own, typed, known=known, before=before, source=source, targets=targets, validation=validation
+        )
         console.print(
             f"run folder {folder}; metrics in {folder / METRICS}" + ("" if mode != "disabled" else _no_wandb(settings)),
             markup=False,
@@ -114,6 +117,8 @@ class _Session:
     targets: Targets
     validation: Validation | None
     tracker: Tracker
+    made_from: Mapping[str, str]
+    """facts of a checkpoint: the corpus, and the policy that the run went on from."""
     best_score: float
     """lowest `valid/sampled_over_simple` so far; its policy is the checkpoint."""
 
@@ -124,6 +129,7 @@ class _Session:
         own: Identity,
         typed: Sequence[str],
         *,
+        known: Resolved | None,
         before: Policy | None,
         source: PretrainingTasks,
         targets: Targets,
@@ -141,8 +147,13 @@ class _Session:
             name=settings.name,
             run_id=run_id(folder),
             resume_step=learner.imitation_step + learner.update,
-            run_config=config,
+            run_config=config | {"environment": environment()},
         )
+        made_from = corpus_facts(settings)
+        tracker.uses("gdp-corpus", "dataset", list(stored_graphs(settings).values()), facts=made_from)
+        if known is not None:
+            tracker.uses(known.name, "model", files_of(known.folder), facts={"revision": known.revision})
+            made_from |= {"base_model": known.name, "base_revision": known.revision}
         return _Session(
             settings=settings,
             own=own,
@@ -152,6 +163,7 @@ class _Session:
             targets=targets,
             validation=validation,
             tracker=tracker,
+            made_from=made_from,
             best_score=best_score,
         )
 
@@ -184,7 +196,7 @@ class _Session:
             if metrics:
                 note = f"imitation loss {metrics['imitation/loss']:.3f}"
             if self.validation is not None and (step % settings.validation.every_imitation_steps == 0 or step == settings.imitation.steps):
-                metrics |= self._validate(self.validation)
+                metrics |= self._validate(self.validation, step)
             if metrics:
                 self.tracker.log(metrics, step=step)
             advance(step, note)
@@ -197,7 +209,7 @@ class _Session:
             if self.validation is not None and (
                 update.number % settings.validation.every_updates == 0 or update.number == settings.learner.updates
             ):
-                metrics |= self._validate(self.validation)
+                metrics |= self._validate(self.validation, step)
             self.tracker.log(metrics, step=step)
             advance(step, ratio_note(update.metrics.get("train/best_ratio")))
             self._after_step(update.number)
@@ -209,18 +221,21 @@ class _Session:
     def finish(self) -> None:
         """The last snapshot, and the checkpoint where validation has not chosen one."""
         if self.best_score == _NO_SCORE and self.validation is not None:
-            self._validate(self.validation)
+            self._validate(self.validation, self.learner.imitation_step + self.learner.update)
         self.snapshot()
         if self.best_score == _NO_SCORE:
             self._save_checkpoint(None)
+        score = None if self.best_score == _NO_SCORE else self.best_score
+        self.tracker.summarise({"steps": self.learner.imitation_step, "updates": self.learner.update, "best_validation": score})
 
     def _after_step(self, number: int) -> None:
         if number % self.settings.snapshot_every_updates == 0:
             self.snapshot()
 
-    def _validate(self, validation: Validation) -> dict[str, float]:
+    def _validate(self, validation: Validation, step: int) -> dict[str, float]:
         began = time.perf_counter()
         result = validation(self.learner.policy)
+        self.tracker.table("validation", validation.rows(result), step=step)
         if result.metrics["valid/sampled_over_simple"] < self.best_score:
             self.best_score = result.metrics["valid/sampled_over_simple"]
             self._save_checkpoint(result)
@@ -245,6 +260,7 @@ class _Session:
             train_config="".join(line for line in config if not line.startswith("run_dir:")),  # others need not know where
             replace=True,
         )
+        self.tracker.checkpoint(self.settings.name, self.settings.run_dir / CHECKPOINT, facts=self.made_from)
 
 
 def _with_sizes_of(settings: TrainConfig, before: Path | None) -> TrainConfig:

@@ -1,17 +1,20 @@
 """What a pretraining run learns on and is validated on, from its configuration."""
 
 import dataclasses
+import hashlib
+import json
+from pathlib import Path
 
 from gdp.cli.train_config import TrainConfig
 from gdp.cluster import Cluster, preset
 from gdp.errors import InputError, nearest_name_hint
 from gdp.graph import Graph
-from gdp.learn.sources import PretrainingTasks
+from gdp.learn.sources import PretrainingConfig, PretrainingTasks
 from gdp.learn.task import NothingRuns, make_task
 from gdp.learn.validation import Validation
 from gdp.runtime.simulator import Simulator
 from gdp.runtime.verdict import Dispatch
-from gdp.workloads.catalog import CATALOG, Workload, workload
+from gdp.workloads.catalog import CATALOG, Workload, stored_path, workload
 
 
 def pretraining_source(settings: TrainConfig, cluster: Cluster | None) -> PretrainingTasks:
@@ -24,10 +27,7 @@ def pretraining_source(settings: TrainConfig, cluster: Cluster | None) -> Pretra
             raise InputError(
                 f"workload.leave_out names {family!r}, but no workload is of that family; {hint}known are {', '.join(sorted(families))}"
             )
-    named = _workloads(config.workloads, split="pretraining") if config.synthetic_fraction < 1 else []
-    learned = [(entry.name, entry.build) for entry in named if entry.family not in config.leave_out]
-    if named and not learned:
-        raise InputError("workload.leave_out leaves none of workload.workloads; leave out less")
+    learned = [(entry.name, entry.build) for entry in _learned(config)]
     return PretrainingTasks(
         config,
         workloads=learned,
@@ -38,6 +38,31 @@ def pretraining_source(settings: TrainConfig, cluster: Cluster | None) -> Pretra
         objective=settings.reward.objective,
         seed=settings.seed,
     )
+
+
+def _learned(config: PretrainingConfig) -> list[Workload]:
+    """Those of the catalog that are learned on."""
+    named = _workloads(config.workloads, split="pretraining") if config.synthetic_fraction < 1 else []
+    learned = [entry for entry in named if entry.family not in config.leave_out]
+    if named and not learned:
+        raise InputError("workload.leave_out leaves none of workload.workloads; leave out less")
+    return learned
+
+
+def stored_graphs(settings: TrainConfig) -> dict[str, Path]:
+    """The files of those graphs that the run learns on and that are stored, by name."""
+    files = {entry.name: stored_path(entry.name) for entry in _learned(settings.workload)}
+    return {name: path for name, path in sorted(files.items()) if path.is_file()}
+
+
+def corpus_facts(settings: TrainConfig) -> dict[str, str]:
+    """What a checkpoint was taught on, for whoever has only that: the share of random graphs, and the names and hashes of the stored files."""
+    hashes = {name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in stored_graphs(settings).items()}
+    return {
+        "synthetic_fraction": str(settings.workload.synthetic_fraction),
+        "stored_graphs": ", ".join(hashes),
+        "stored_graphs_sha256": hashlib.sha256(json.dumps(hashes).encode()).hexdigest(),
+    }
 
 
 def _workloads(names: tuple[str, ...], *, split: str) -> list[Workload]:

@@ -27,16 +27,16 @@ from gdp.cluster import Cluster, write_cluster
 from gdp.errors import InputError
 from gdp.learn.snapshots import lock_folder
 from gdp.plain_json import parse_json
+from gdp.tracking.jsonl import METRICS, TABLES
 
 SNAPSHOT = "snapshot.pt"
 CLUSTER = "cluster.yaml"
-METRICS = "metrics.jsonl"
 TARGETS = "targets"
 """Searched placements to imitate, which a run may be given beforehand."""
 JUDGE = "judge"
 """What the judge of a policy is taught from, and its weights after every round."""
 _RUN_ID, _IDENTITY, _CONFIG = "run_id", "identity.json", "config.yaml"
-_STARTED = (_IDENTITY, CLUSTER, "profile.json", "journal.jsonl", "comparisons.json", METRICS)
+_STARTED = (_IDENTITY, CLUSTER, "profile.json", "journal.jsonl", "comparisons.json", METRICS, TABLES)
 """What a run keeps from its start on."""
 _MAX_IDENTITY_BYTES = 2**16
 _FREE = (

@@ -129,6 +129,11 @@ def load_checkpoint(folder: Path) -> Policy:
     return policy.eval()
 
 
+def files_of(folder: Path) -> list[Path]:
+    """Those of its files that a checkpoint may consist of."""
+    return [folder / name for name in FILES if (folder / name).is_file()]
+
+
 def read_config(folder: Path) -> CheckpointConfig:
     """Reads and checks `config.json` alone. Raises `InputError` as `load_checkpoint` does."""
     path = folder / CONFIG

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from gdp.errors import InputError
-from gdp.hub.checkpoint import CARD, FILES, load_checkpoint
+from gdp.hub.checkpoint import CARD, files_of, load_checkpoint
 from gdp.hub.repository import Repository, upload
 
 
@@ -17,8 +17,8 @@ def push(folder: Path, repository: str, *, private: bool = False, create_pr: boo
     if not (folder / CARD).is_file():
         raise InputError(f"the checkpoint {folder} has no card {CARD}; nobody can judge a policy without one: save it with gdp.hub.save")
     target = Repository.named(repository, "model")
-    files = [name for name in FILES if (folder / name).is_file()]
-    size = sum((folder / name).stat().st_size for name in files)
+    paths = files_of(folder)
+    files, size = [path.name for path in paths], sum(path.stat().st_size for path in paths)
     sent = f"{len(files)} files, {size} bytes ({', '.join(files)})"
     if dry_run:
         return f"would send {sent} from {folder} to {repository}"

@@ -90,6 +90,21 @@ class Validation:
         }
         return Validated(metrics=metrics, best_s=best_s)
 
+    def rows(self, result: Validated) -> list[dict[str, str | float]]:
+        """What a policy reached, task by task."""
+        return [
+            {
+                "workload": task.name.rpartition("@")[0],
+                "cluster": task.cluster.name,
+                "policy_s": float(best_s),
+                "list_scheduling_s": float(list_s),
+                "metis_s": float(metis_s),
+                "best_simple_s": task.reference_s,
+                "ratio": float(best_s / task.reference_s),
+            }
+            for task, best_s, list_s, metis_s in zip(self.tasks, result.best_s, self._list_scheduling_s, self._metis_s, strict=True)
+        ]
+
     def _seconds(self, task: Task, device: np.ndarray) -> np.ndarray:
         return task.runtime.batch(task.graph, task.cluster, device).objective_s(self._objective)
 

@@ -50,8 +50,8 @@ def wandb_mode(config: TrackerConfig) -> Literal["online", "offline", "disabled"
 def open_tracker(
     config: TrackerConfig, folder: Path, *, name: str, run_id: str, resume_step: int, run_config: Mapping[str, object]
 ) -> Tracker:
-    """Opens `metrics.jsonl` in the run folder, and W&B beside it where `wandb_mode` says so."""
-    jsonl = JsonlTracker(folder / "metrics.jsonl", resume_step=resume_step)
+    """Opens `metrics.jsonl` and `tables.jsonl` in the run folder, and W&B beside them where `wandb_mode` says so."""
+    jsonl = JsonlTracker(folder, resume_step=resume_step)
     mode = wandb_mode(config)
     if mode == "disabled":
         return jsonl
