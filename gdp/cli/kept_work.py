@@ -16,15 +16,18 @@ MADE_WITH = "made_with.json"
 _MAX_FILE_BYTES = 2**20
 
 
-def claim_kept_work(settings: TrainConfig, *, cluster: str | None, init: str | None) -> None:
+def claim_kept_work(settings: TrainConfig, *, cluster: str | None, init: str | None, graphs: str | None) -> None:
     """Writes into `judge/` and `targets/` of the run folder what they are made with; one without such a file, as somebody may have put it there, is taken as it is.
 
-    `cluster` and `init` are the hashes of the fixed cluster and of the policy that the run goes on from. Raises `InputError` where they were made with anything else.
+    `cluster`, `init` and `graphs` are the hashes of the fixed cluster, of the policy that the run goes on from and of graphs that are none of the catalog.
+    Raises `InputError` where they were made with anything else.
     """
     workload = dataclasses.asdict(settings.workload)
     for name in ("max_groups", "cached_tasks"):
         del workload[name]
     tasks = {"workload": workload, "seed": settings.seed, "cluster": cluster, "init": init}
+    if graphs is not None:
+        tasks["graphs"] = graphs
     judge = {**tasks, "judging": dataclasses.asdict(settings.judging), "policy.judge_width": settings.policy.judge_width}
     searched = {"imitation.search_evaluations": settings.imitation.search_evaluations, "reward.objective": settings.reward.objective}
     if settings.policy.judge_width and settings.judging.rounds:

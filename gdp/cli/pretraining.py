@@ -16,7 +16,7 @@ from gdp.cli.kept_work import claim_kept_work
 from gdp.cli.pretraining_card import card_of
 from gdp.cli.pretraining_judge import teach_judge
 from gdp.cli.pretraining_targets import open_targets, search_targets
-from gdp.cli.pretraining_tasks import corpus_facts, pretraining_source, pretraining_validation, stored_graphs
+from gdp.cli.pretraining_tasks import corpus_facts, own_graphs, pretraining_source, pretraining_validation, stored_graphs
 from gdp.cli.process import stop_signal
 from gdp.cli.progress import Advance, progress_bar, ratio_note
 from gdp.cli.report_data import environment
@@ -66,9 +66,10 @@ def pretrain(settings: TrainConfig, config: dict[str, Any], typed: Sequence[str]
     cluster = configured_cluster(settings.cluster, settings.cluster_source, kept=folder / CLUSTER if continues else None)
     source, validation = pretraining_source(settings, cluster), pretraining_validation(settings)
     targets = open_targets(settings, cluster)
-    own = identity(config, program=None, cluster=None if cluster is None else cluster.sha256, policy=origin)
+    graphs = own_graphs(settings)
+    own = identity(config, program=graphs, cluster=None if cluster is None else cluster.sha256, policy=origin)
     with stop_signal() as stop, run_folder(folder, config, own, cluster=cluster, resume=settings.resume):
-        claim_kept_work(settings, cluster=own.cluster, init=origin)
+        claim_kept_work(settings, cluster=own.cluster, init=origin, graphs=graphs)
         before = None if known is None else load(str(known.folder))
         session = _Session.open(
             settings, config, own, typed, known=known, before=before, source=source, targets=targets, validation=validation

@@ -5,6 +5,7 @@ import hashlib
 import json
 from pathlib import Path
 
+from gdp.cli.named_graphs import NamedGraph, named_graphs, own_graphs_sha256
 from gdp.cli.train_config import TrainConfig
 from gdp.cluster import Cluster, preset
 from gdp.errors import InputError, nearest_name_hint
@@ -14,22 +15,14 @@ from gdp.learn.task import NothingRuns, make_task
 from gdp.learn.validation import Validation
 from gdp.runtime.simulator import Simulator
 from gdp.runtime.verdict import Dispatch
-from gdp.workloads.catalog import CATALOG, Workload, stored_path, workload
+from gdp.workloads.catalog import CATALOG
 
 
 def pretraining_source(settings: TrainConfig, cluster: Cluster | None) -> PretrainingTasks:
     """The tasks that are drawn; on `cluster` alone where there is one. Raises `InputError` for a family to leave out that there is none of, or that leaves nothing."""
-    config = settings.workload
-    families = {entry.family for entry in CATALOG}
-    for family in config.leave_out:
-        if family not in families:
-            hint = nearest_name_hint(family, families)
-            raise InputError(
-                f"workload.leave_out names {family!r}, but no workload is of that family; {hint}known are {', '.join(sorted(families))}"
-            )
-    learned = [(entry.name, entry.build) for entry in _learned(config)]
+    learned = [(graph.name, graph.build) for graph in _learned(settings.workload)]
     return PretrainingTasks(
-        config,
+        settings.workload,
         workloads=learned,
         clusters=[preset(name) for name in settings.workload.presets],
         fixed_cluster=cluster,
@@ -40,10 +33,17 @@ def pretraining_source(settings: TrainConfig, cluster: Cluster | None) -> Pretra
     )
 
 
-def _learned(config: PretrainingConfig) -> list[Workload]:
-    """Those of the catalog that are learned on."""
-    named = _workloads(config.workloads, split="pretraining") if config.synthetic_fraction < 1 else []
-    learned = [entry for entry in named if entry.family not in config.leave_out]
+def _learned(config: PretrainingConfig) -> list[NamedGraph]:
+    """Those graphs with a name that are learned on."""
+    named = named_graphs(config.workloads, split="pretraining") if config.synthetic_fraction < 1 else []
+    families = {entry.family for entry in CATALOG} | {graph.family for graph in named}
+    for family in config.leave_out:
+        if family not in families:
+            hint = nearest_name_hint(family, families)
+            raise InputError(
+                f"workload.leave_out names {family!r}, but no workload is of that family; {hint}known are {', '.join(sorted(families))}"
+            )
+    learned = [graph for graph in named if graph.family not in config.leave_out]
     if named and not learned:
         raise InputError("workload.leave_out leaves none of workload.workloads; leave out less")
     return learned
@@ -51,8 +51,13 @@ def _learned(config: PretrainingConfig) -> list[Workload]:
 
 def stored_graphs(settings: TrainConfig) -> dict[str, Path]:
     """The files of those graphs that the run learns on and that are stored, by name."""
-    files = {entry.name: stored_path(entry.name) for entry in _learned(settings.workload)}
-    return {name: path for name, path in sorted(files.items()) if path.is_file()}
+    files = {graph.name: graph.file for graph in _learned(settings.workload)}
+    return {name: path for name, path in sorted(files.items()) if path is not None}
+
+
+def own_graphs(settings: TrainConfig) -> str | None:
+    """One hash over the files of those graphs, learned on or validated on, that are none of the catalog; `None` where there is none."""
+    return own_graphs_sha256([*_learned(settings.workload), *named_graphs(settings.validation.workloads, split="validation")])
 
 
 def corpus_facts(settings: TrainConfig) -> dict[str, str]:
@@ -65,14 +70,10 @@ def corpus_facts(settings: TrainConfig) -> dict[str, str]:
     }
 
 
-def _workloads(names: tuple[str, ...], *, split: str) -> list[Workload]:
-    return [entry for entry in CATALOG if entry.split == split] if names == ("*",) else [workload(name) for name in names]
-
-
 def pretraining_validation(settings: TrainConfig) -> Validation | None:
     """The validation split on the presets of the configuration; `None` when it names no graphs."""
     config = settings.validation
-    named = [(entry.name, entry.build(), entry.dispatch) for entry in _workloads(config.workloads, split="validation")]
+    named = [(graph.name, graph.build(), graph.dispatch) for graph in named_graphs(config.workloads, split="validation")]
     pairs = [(*each, cluster) for each in (*named, *_drawn(settings)) for cluster in map(preset, config.presets)]
     made = []
     for number, (name, graph, dispatch, cluster) in enumerate(pairs):

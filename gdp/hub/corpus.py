@@ -8,6 +8,7 @@
 """
 
 import dataclasses
+import hashlib
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -66,6 +67,7 @@ class Corpus:
     folder: Path
     name: str
     revision: str
+    """the Hub's commit, or the sha256 of `corpus.json`."""
     graphs: tuple[Entry, ...]
 
     def read(self, name: str) -> Graph:
@@ -108,9 +110,16 @@ def pull_corpus(name: str) -> Corpus:
     commit = dataclasses.replace(repository, revision=folder.name)
     total_bytes = sum(entry.file_bytes for entry in index.graphs)
     folder = download(commit, files=[CARD, INDEX, *(entry.path for entry in index.graphs)], max_bytes=total_bytes + 2 * MAX_INDEX_BYTES)
+    return dataclasses.replace(open_corpus(folder), name=repository.id, revision=folder.name)
+
+
+def open_corpus(folder: Path) -> Corpus:
+    """A corpus in a folder, every graph of it read and compared with its hash. Raises `InputError` when it is none, or one is not what the index says."""
+    index = read_index(folder / INDEX)
     for entry in index.graphs:
         _checked(folder, entry)
-    return Corpus(folder=folder, name=repository.id, revision=folder.name, graphs=tuple(index.graphs))
+    digest = hashlib.sha256((folder / INDEX).read_bytes()).hexdigest()
+    return Corpus(folder=folder, name=folder.name, revision=digest, graphs=tuple(index.graphs))
 
 
 def read_index(path: Path) -> Index:

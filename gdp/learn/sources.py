@@ -32,7 +32,7 @@ class PretrainingConfig:
     synthetic_fraction: float
     """share of tasks whose graph is a random one of a synthetic family; the others take one of the named workloads. With 0 these are taken in turn."""
     workloads: tuple[str, ...]
-    """names of the catalog; the one name `*` stands for all of the pretraining split."""
+    """names of the catalog, `*` for all of its pretraining split, `.parquet` files, and folders with a pulled corpus."""
     leave_out: tuple[str, ...]
     """families of the catalog of which nothing is learned, whatever `workloads` names."""
     min_ops: int

@@ -7,8 +7,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+from gdp.capture.parquet import write_graphs
+from gdp.workloads.synthetic import layered
 from tests.tracking.wandb_file import Artifact, OfflineRun, read_offline_run, table_rows
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -29,6 +32,10 @@ def _run(script: str, folder: Path, *overrides: str) -> OfflineRun:
     told = read_offline_run(folder)
     assert told.ended
     return told
+
+
+def _write_graph(path: Path, *, seed: int) -> None:
+    write_graphs(path, [layered(np.random.default_rng(seed), num_ops=40)])
 
 
 def _json_lines(path: Path) -> list[dict[str, Any]]:
@@ -57,12 +64,13 @@ def _models(told: OfflineRun) -> list[Artifact]:
 def test_two_runs_hold_what_they_logged_and_say_what_came_of_what(tmp_path: Path) -> None:
     trained, adapted = tmp_path / "trained", tmp_path / "adapted"
     small = ("imitation.steps=2", "learner.updates=4", "validation.every_updates=2", "workload.max_ops=40", "judging.rounds=0")
-    learned = ("workload.synthetic_fraction=0.5", "workload.workloads=[rnnlm-2-training]", "workload.max_groups=32")
+    learned = ("workload.synthetic_fraction=0.5", "workload.workloads=[rnnlm-2-training,mine.parquet]", "workload.max_groups=32")
+    _write_graph(tmp_path / "mine.parquet", seed=1)
     told = _run("train.py", trained, "experiment=smoke", *small, *learned, "policy.judge_width=0")
     _assert_the_same_numbers(told, trained)
     _assert_the_same_tables(told, trained, "validation")
     assert told.config["name"] == "smoke" and told.config["environment"]["gdp"]
-    assert told.config["uses/dataset"]["stored_graphs"] == "rnnlm-2-training"
+    assert told.config["uses/dataset"]["stored_graphs"] == "mine, rnnlm-2-training"
     best = _models(told)[-1]
     assert best.name == "smoke" and best.metadata == {name: told.config["uses/dataset"][name] for name in best.metadata}
     files = {path.name: path.stat().st_size for path in (trained / "checkpoint").iterdir()}
@@ -70,6 +78,10 @@ def test_two_runs_hold_what_they_logged_and_say_what_came_of_what(tmp_path: Path
     assert told.summary["updates"] == 4 and told.summary["best_validation"] == min(
         line["valid/sampled_over_simple"] for line in _json_lines(trained / "metrics.jsonl") if "valid/sampled_over_simple" in line
     )
+
+    _write_graph(tmp_path / "mine.parquet", seed=2)
+    with pytest.raises(AssertionError, match="name another run_dir"):
+        _run("train.py", trained, "experiment=smoke", *small, *learned, "policy.judge_width=0")
 
     (tmp_path / "program.py").write_text(PROGRAM)
     evaluations = ("finetune.evaluations=200", "finetune.search_evaluations=40")
