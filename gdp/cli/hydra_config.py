@@ -1,16 +1,12 @@
-"""Hydra behind `train.py` and `finetune.py`: composition from the bundled `conf/`, one sentence for a mistake, and nothing executed from a configuration.
+"""Composition of the configurations of `train.py` and `finetune.py` from the bundled `conf/`, one sentence for a mistake, and nothing executed from a configuration.
 
 A value of `workload=` or `cluster=` that is no file of that group is taken for what `gdp place` takes there: a name of the catalog, `FILE.py:FUNCTION`, `local`, a YAML file.
 """
 
-import os
-import re
-import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import hydra
 from hydra import compose, initialize_config_dir
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
@@ -19,36 +15,10 @@ from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
 from gdp.bundled import bundled
 from gdp.cli.fill import did_you_mean
+from gdp.cli.quoted import quoted
 from gdp.errors import InputError
 
-Run = Callable[[dict[str, Any], Sequence[str]], int]
-"""What is run with the resolved configuration and the command line as it was typed; it returns the exit code."""
-
 _NO_WORKLOAD = "no workload is named; say workload=NAME, a workload of the catalog, FILE.py:FUNCTION, or a graph file (.parquet)"
-
-
-def launch(name: str, run: Run, arguments: Sequence[str]) -> int:
-    """Composes `conf/<name>.yaml` with the command line's overrides, runs, and returns the exit code: 2 for a user's mistake, told in one sentence.
-
-    `--debug` shows the traceback of a mistake, as `HYDRA_FULL_ERROR=1` does. Hydra's own options (`--help`, `--cfg job`) are Hydra's to answer.
-    """
-    full_error = "--debug" in arguments or os.environ.get("HYDRA_FULL_ERROR") == "1"
-    if full_error:
-        os.environ["HYDRA_FULL_ERROR"] = "1"
-    typed = [argument for argument in arguments if argument != "--debug"]
-    command = [*_program(), *typed]
-    try:
-        _refuse_multirun(typed)
-        translated = translate(name, typed)
-        if any(argument.startswith("-") for argument in translated):
-            return _through_hydra(name, run, translated, command)
-        check_overrides(name, translated)
-        return run(resolved(composed(name, translated)), command)
-    except InputError as error:
-        if full_error:
-            raise
-        print(f"{name}: {error}", file=sys.stderr)
-        return 2
 
 
 def translate(name: str, arguments: Sequence[str]) -> list[str]:
@@ -59,9 +29,9 @@ def translate(name: str, arguments: Sequence[str]) -> list[str]:
         if name == "finetune" and argument == "workload=":
             raise InputError(_NO_WORKLOAD)
         if name == "finetune" and key == "workload" and "=" in argument and value not in options("workload"):
-            translated += ["workload=named", f"workload.name={_quoted(value)}"]
+            translated += ["workload=named", f"workload.name={quoted(value)}"]
         elif key == "cluster" and value and (value == "local" or value.endswith((".yaml", ".yml"))):
-            translated.append(f"cluster_source={_quoted(value)}")
+            translated.append(f"cluster_source={quoted(value)}")
         else:
             translated.append(argument)
     return translated
@@ -70,11 +40,11 @@ def translate(name: str, arguments: Sequence[str]) -> list[str]:
 def check_overrides(name: str, arguments: Sequence[str]) -> None:
     """Raises `InputError`, with the nearest name, when an override cannot be read, or names a key, a group or an option that is not there."""
     for argument in arguments:
-        _check_grammar(argument)
-    groups = [argument for argument in arguments if _is_group(_key(argument)) and not argument.startswith("~")]
+        check_grammar(argument)
+    groups = [argument for argument in arguments if is_group(_key(argument)) and not argument.startswith("~")]
     for argument in groups:
-        _check_option(_key(argument), argument.partition("=")[2])
-    known = set(_flat(_plain(composed(name, groups)))) | {path.name for path in bundled("conf").iterdir() if path.is_dir()}
+        check_option(_key(argument), argument.partition("=")[2])
+    known = set(flat_keys(_plain(composed(name, groups)))) | {path.name for path in bundled("conf").iterdir() if path.is_dir()}
     for argument in arguments:
         key = _key(argument)
         if argument.startswith("+") or key.startswith("hydra.") or key in known:
@@ -106,42 +76,8 @@ def resolved(config: DictConfig) -> dict[str, Any]:
     return {str(key): value for key, value in plain.items()}
 
 
-def _through_hydra(name: str, run: Run, arguments: Sequence[str], command: Sequence[str]) -> int:
-    """Lets Hydra read its own options, and run where they leave something to run."""
-    code = [0]
-
-    def task(config: DictConfig) -> None:
-        try:
-            code[0] = run(resolved(config), command)
-        except InputError as error:
-            if os.environ.get("HYDRA_FULL_ERROR") == "1":
-                raise
-            print(f"{name}: {error}", file=sys.stderr)
-            code[0] = 2
-
-    sys.argv[1:] = arguments
-    hydra.main(version_base="1.3", config_path=str(bundled("conf")), config_name=name)(task)()
-    return code[0]
-
-
-def _program() -> list[str]:
-    """How this program was called."""
-    spec = sys.modules["__main__"].__spec__
-    if spec is not None:
-        return ["python", "-m", spec.name]
-    script = Path(sys.argv[0])
-    return ["python", str(script)] if script.suffix == ".py" else [script.name]
-
-
-def _refuse_multirun(arguments: Sequence[str]) -> None:
-    for argument in arguments:
-        if argument == "--multirun" or re.fullmatch(r"-[a-z]*m[a-z]*", argument):
-            raise InputError(
-                f"{argument} would run several jobs, and a run has a folder of its own; start them one by one, each with its run_dir"
-            )
-
-
-def _check_grammar(argument: str) -> None:
+def check_grammar(argument: str) -> None:
+    """Raises `InputError` when an argument is no override of one value."""
     if "=" not in argument and not argument.startswith("~"):
         raise InputError(f"the argument {argument!r} is no override; write key=value, as in seed=1")
     try:
@@ -151,10 +87,13 @@ def _check_grammar(argument: str) -> None:
             f"the argument {argument!r} cannot be read ({_first_line(error)}); quote a value with special characters: key=\"'a, b'\""
         ) from error
     if override.is_sweep_override():
-        raise InputError(f"the argument {argument!r} gives several values, which is for several runs; give one, or quote it: key=\"'a,b'\"")
+        raise InputError(
+            f"the argument {argument!r} gives several values, which is for several runs: add -m for a run of each, or quote it: key=\"'a,b'\""
+        )
 
 
-def _check_option(group: str, value: str) -> None:
+def check_option(group: str, value: str) -> None:
+    """Raises `InputError`, with the nearest name, when a configuration group has no such option."""
     known = options(group)
     forms = ", which may be a preset, `local` or a YAML file (.yaml)" if group == "cluster" else ""
     if value in ("", "null"):
@@ -174,19 +113,13 @@ def options(group: str) -> list[str]:
     return sorted(path.stem for path in (bundled("conf") / group).glob("*.yaml"))
 
 
-def _is_group(key: str) -> bool:
+def is_group(key: str) -> bool:
+    """Whether a key is that of a configuration group."""
     return bool(key) and Path(key).name == key and (bundled("conf") / key).is_dir()
 
 
 def _key(argument: str) -> str:
     return argument.partition("=")[0].lstrip("+~")
-
-
-def _quoted(value: str) -> str:
-    if re.fullmatch(r"[A-Za-z_./][A-Za-z0-9_./:@-]*", value):
-        return value
-    escaped = re.sub(r"(\\*)('|$)", lambda found: found[1] * 2 + ("\\'" if found[2] else ""), value)
-    return f"'{escaped}'"
 
 
 def _first_line(error: Exception) -> str:
@@ -195,10 +128,11 @@ def _first_line(error: Exception) -> str:
     return lines[0].strip() if lines else type(error).__name__
 
 
-def _flat(values: Mapping[Any, Any], prefix: str = "") -> list[str]:
+def flat_keys(values: Mapping[Any, Any], prefix: str = "") -> list[str]:
+    """The keys at every depth, with dots."""
     names = []
     for key, value in values.items():
         names.append(f"{prefix}{key}")
         if isinstance(value, Mapping):
-            names += _flat(value, f"{prefix}{key}.")
+            names += flat_keys(value, f"{prefix}{key}.")
     return names

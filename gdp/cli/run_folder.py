@@ -23,6 +23,7 @@ import yaml
 import gdp
 from gdp.atomic_file import write_text, writing
 from gdp.bounded_file import is_absent, read_bounded
+from gdp.cli.quoted import quoted
 from gdp.cluster import Cluster, write_cluster
 from gdp.errors import InputError
 from gdp.learn.snapshots import lock_folder
@@ -147,7 +148,7 @@ def run_id(folder: Path) -> str:
 
 def how_to_continue(typed: Sequence[str], folder: Path) -> str:
     """The command line that continues this run; `typed` is the one that began it."""
-    return shlex.join([*without_run_dir(typed), f"run_dir={folder}"])
+    return shlex.join([*without_run_dir(typed), f"run_dir={quoted(str(folder))}"])
 
 
 def without_run_dir(typed: Sequence[str]) -> list[str]:

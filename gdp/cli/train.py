@@ -22,7 +22,7 @@ def run(config: dict[str, Any], typed: Sequence[str]) -> int:
 
 
 def _launch() -> int:
-    from gdp.cli.hydra_config import launch
+    from gdp.cli.launch import launch
 
     return launch("train", run, sys.argv[1:])
 

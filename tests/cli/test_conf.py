@@ -11,7 +11,8 @@ import torch
 from gdp.bundled import bundled
 from gdp.cli.fill import fill
 from gdp.cli.finetune_config import FinetuneSettings, MeasuredConfig, NamedWorkload, SimulatorConfig
-from gdp.cli.hydra_config import check_overrides, composed, launch, options, resolved, translate
+from gdp.cli.hydra_config import check_overrides, composed, options, resolved, translate
+from gdp.cli.launch import launch
 from gdp.cli.train_config import TrainConfig
 from gdp.errors import InputError
 from gdp.learn.config import RewardConfig
@@ -81,7 +82,7 @@ def test_a_leaf_lists_exactly_the_fields(path: Path) -> None:
         ("cluster=", "names nothing"),
         ("workload=nosuch", "known are .*pretraining"),
         ("seed=[", "cannot be read"),
-        ("seed=1,2", "several values"),
+        ("seed=1,2", "several values.*add -m"),
     ],
 )
 def test_a_misspelt_key_or_option_gets_the_nearest(override: str, hint: str) -> None:
@@ -171,12 +172,6 @@ def test_an_empty_policy_or_workload_is_refused() -> None:
         _finetune("init=")
     with pytest.raises(InputError, match="workload=NAME"):
         translate("finetune", ["workload="])
-
-
-@pytest.mark.parametrize("flag", ["-m", "--multirun"])
-def test_several_jobs_at_once_are_refused(flag: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert launch("train", lambda config, typed: 0, [flag, "seed=1,2"]) == 2
-    assert "one by one" in capsys.readouterr().err
 
 
 def test_debug_raises_the_mistake(monkeypatch: pytest.MonkeyPatch) -> None:
